@@ -1,0 +1,142 @@
+"""The proof that travels with every answer, and its check.
+
+The check uses the problem's own data and nothing of the solvers: products with P, the constraints' closed forms, sums.
+
+* *What the policy does.*  The claimed occupancy must follow the policy and close the flow
+  ``Xi'd - gamma P'd = (1 - gamma) rho``; a residual r moves it by at most ``|r|_1 / (1 - gamma)`` in the 1-norm.
+* *Bound.*  For normals u of the constraints, with ``max over C of u'z = top``, and for any V:
+  ``optimum >= (1 - gamma) rho'V + min over pairs of (c + u + M V) - top``.
+* *Infeasibility.*  The same line with c = 0: if it is positive, no policy obeys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cvxmdp.mdp import MDP, Array
+
+if TYPE_CHECKING:
+    from cvxmdp.problem import Problem
+
+
+class CertificateError(ValueError):
+    """A claim of a certificate is false for the problem it was checked against."""
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """Claims about a policy, with what is needed to recompute them.
+
+    Attributes
+    ----------
+    claim : {"optimal", "infeasible", "bound"}
+        What is proven: the gap is within the tolerance; no policy obeys; or only what value and bound say.
+    probabilities, occupancy : ndarray over pairs
+        The policy and its occupancy.
+    value, bound : float
+        True cost of the policy, and the lower bound on the optimum.
+    costs, violations : dict
+        By name, of that policy.
+    tolerance : float
+        The relative tolerance of the claim.
+    duals, potential : list of ndarray, ndarray over states
+        Normals of the constraints, one dual array each, and the value V of the bound.
+    margin : float
+        For "infeasible": the proven distance in ``u'd`` between what policies can do and what is allowed.
+    margin_duals, margin_potential
+        As ``duals`` and ``potential``, for the margin.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm
+    >>> problem = cm.Problem(cm.worlds.gridworld(size=5), "time", [cm.Budget("collision", at_most=0.01)])
+    >>> problem.solve().certificate.check(problem)
+    """
+
+    claim: str
+    probabilities: Array
+    occupancy: Array
+    value: float
+    bound: float
+    costs: Mapping[str, float]
+    violations: Mapping[str, float]
+    tolerance: float
+    duals: Sequence[Array]
+    potential: Array
+    margin: float = 0.0
+    margin_duals: Sequence[Array] = ()
+    margin_potential: Array | None = None
+
+    def check(self, problem: Problem) -> None:
+        """Recompute every claim from the problem's data.
+
+        Raises
+        ------
+        CertificateError
+            Naming the first claim that is false.
+        """
+        self._check_policy(problem.mdp)
+        d, c = self.occupancy, problem.cost
+        # The occupancy is exact to its flow residual, so costs are known to this:
+        slack = 1e-9
+
+        def near(what: str, claimed: float, found: float, scale: float) -> None:
+            if not abs(claimed - found) <= slack * max(scale, abs(found)) + 1e-300:
+                raise CertificateError(f"the certificate claims {what} {claimed:.12g}; recomputed, it is {found:.12g}")
+
+        near("the value", self.value, float(c @ d), float(np.abs(c) @ d))
+        for name, cost in problem.mdp.costs.items():
+            near(f"the cost {name!r}", self.costs[name], float(cost @ d), float(np.abs(cost) @ d))
+        for constraint in problem.constraints:
+            found = constraint.violation(d)
+            near(f"the violation of {constraint.name!r}", self.violations[constraint.name], found, 1.0)
+        recomputed = bound_of(problem.mdp, problem.constraints, c, self.duals, self.potential)
+        if not self.bound <= recomputed + slack * max(abs(recomputed), float(np.abs(c) @ d)):
+            raise CertificateError(f"the certificate claims the bound {self.bound:.12g}; its proof gives {recomputed:.12g}")
+        if self.claim == "optimal":
+            worst = max((k.relative(d) for k in problem.constraints), default=0.0)
+            gap = (float(c @ d) - recomputed) / max(float(np.abs(c) @ d), 1e-300)
+            if worst > self.tolerance * (1 + 1e-6) or gap > self.tolerance * (1 + 1e-3) + slack:
+                raise CertificateError(
+                    f"the certificate claims optimality to {self.tolerance:g}; the gap is {gap:.3g} and the violation "
+                    f"{worst:.3g}"
+                )
+        if self.claim == "infeasible":
+            if self.margin_potential is None:
+                raise CertificateError("the certificate claims infeasibility without a proof")
+            zero = np.zeros_like(c)
+            margin = bound_of(problem.mdp, problem.constraints, zero, self.margin_duals, self.margin_potential)
+            if not margin > 0 or self.margin > margin * (1 + 1e-6):
+                raise CertificateError(f"the certificate claims the margin {self.margin:.6g}; its proof gives {margin:.6g}")
+
+    def _check_policy(self, mdp: MDP) -> None:
+        pi, d = self.probabilities, self.occupancy
+        if pi.shape != (mdp.num_pairs,) or d.shape != (mdp.num_pairs,):
+            raise CertificateError(f"the certificate is of a model with {pi.size} pairs; this one has {mdp.num_pairs}")
+        sums = np.bincount(mdp.state, weights=pi, minlength=mdp.num_states)
+        if not (np.all(pi >= 0) and np.all(np.abs(sums - 1) <= 1e-9)):
+            raise CertificateError("the certificate's policy is not a probability distribution in every state")
+        visits = np.bincount(mdp.state, weights=d, minlength=mdp.num_states)
+        if not np.max(np.abs(d - visits[mdp.state] * pi)) <= 1e-12:
+            raise CertificateError("the certificate's occupancy does not follow its policy")
+        flow = visits - mdp.discount * (mdp.transitions.T @ d) - (1 - mdp.discount) * mdp.initial
+        if not np.abs(flow).sum() <= 1e-9 * (1 - mdp.discount):
+            raise CertificateError(
+                f"the certificate's occupancy does not obey the dynamics: its flow is open by {np.abs(flow).sum():.3g}"
+            )
+
+
+def bound_of(mdp: MDP, constraints: Sequence[object], c: Array, duals: Sequence[Array], V: Array) -> float:
+    """``(1 - gamma) rho'V + min over pairs of (c + u + M V) - max over C of u'z``, from the data."""
+    if len(duals) != len(constraints) or V.shape != (mdp.num_states,):
+        raise CertificateError(f"the certificate has {len(duals)} duals for {len(constraints)} constraints")
+    u, top = np.zeros(mdp.num_pairs), 0.0
+    for constraint, dual in zip(constraints, duals, strict=True):
+        normal, highest = constraint.normal(np.asarray(dual))  # type: ignore[attr-defined]
+        u, top = u + normal, top + highest
+    least = np.min(c + u + mdp.discount * (mdp.transitions @ V) - V[mdp.state])
+    return float((1 - mdp.discount) * (mdp.initial @ V) + least - top)

@@ -1,0 +1,82 @@
+"""Limits on the occupancy of each pair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cvxmdp.constraints.base import check_point, limits, support_of_box
+from cvxmdp.mdp import MDP, Array
+
+FLOOR = 1e-6
+
+
+class Bounds:
+    """``{d : lower <= d <= upper}``, entry by entry.
+
+    Parameters
+    ----------
+    lower, upper : float or array of shape (num_pairs,), optional
+        Limits on the occupancy of each pair.  Occupancies sum to one over all pairs.
+    name : str
+        Used in messages and results.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm, numpy as np
+    >>> cm.Bounds(upper=0.3).project(np.array([0.1, 0.5]))
+    array([0.1, 0.3])
+    """
+
+    def __init__(self, lower: Any = None, upper: Any = None, name: str = "bounds") -> None:
+        if lower is None and upper is None:
+            raise ValueError("Bounds needs lower=, upper= or both")
+        self.name = name
+        sizes = [np.size(side) for side in (lower, upper) if np.ndim(side) == 1]
+        size = sizes[0] if sizes else 1
+        self.lower = limits("lower", lower, size, -np.inf)
+        self.upper = limits("upper", upper, size, np.inf)
+        crossed = np.flatnonzero(self.lower > self.upper)
+        if crossed.size:
+            i = int(crossed[0])
+            raise ValueError(f"lower is {self.lower[i]:g} and upper {self.upper[i]:g} at pair {i}; no value fits between")
+        if np.any(self.upper < 0):
+            raise ValueError(f"upper is {self.upper.min():g}; an occupancy is never below 0")
+
+    def bind(self, mdp: MDP) -> Bounds:
+        """Spread one limit over all pairs of a model, or check that there is one a pair."""
+        return Bounds(limits("lower", self._each(self.lower), mdp.num_pairs, -np.inf),
+                      limits("upper", self._each(self.upper), mdp.num_pairs, np.inf), self.name)  # fmt: skip
+
+    @staticmethod
+    def _each(side: Array) -> Any:
+        return side[0] if side.size == 1 else side
+
+    def project(self, point: Array) -> Array:
+        """Clip each entry."""
+        return np.clip(point, self.lower, self.upper)
+
+    def violation(self, point: Array) -> float:
+        """Return the largest excess of an entry."""
+        return float(max(np.max(self.lower - point), np.max(point - self.upper), 0.0))
+
+    def relative(self, point: Array) -> float:
+        """Return the largest excess relative to its limit or entry."""
+        excess = np.maximum(np.maximum(self.lower - point, point - self.upper), 0.0)
+        limit = np.where(point > self.upper, self.upper, self.lower)
+        scale = np.maximum(np.maximum(np.abs(limit), np.abs(point)), FLOOR)
+        return float(np.max(np.divide(excess, scale, where=excess > 0, out=np.zeros_like(excess))))
+
+    def dual(self, point: Array, projected: Array, scale: float) -> Array:
+        """Return the normal itself."""
+        return scale * (point - projected)
+
+    def normal(self, dual: Array) -> tuple[Array, float]:
+        """Return the normal and its largest value over the box."""
+        u = check_point(dual, self.lower.size)
+        return u, support_of_box(u, self.lower, self.upper)
+
+    def price(self, dual: Array) -> Array:
+        """Return the change of the optimum for each unit of each limit."""
+        return -dual

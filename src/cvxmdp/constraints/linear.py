@@ -1,0 +1,231 @@
+"""Budgets on expected costs: ``lower <= rows @ d <= upper``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import daqp
+import numpy as np
+import numpy.typing as npt
+import scipy.optimize
+import scipy.sparse as sp
+
+from cvxmdp.constraints.base import check_point, limits, support_of_box
+from cvxmdp.mdp import MDP, Array
+
+INFINITE = 1e30
+"""What the QP solver reads as no limit."""
+EQUALITY = 5
+"""How the QP solver marks a row that holds with equality."""
+FLOOR = 1e-6
+"""A limit of zero on a row of nonnegative entries is judged against this share of the row's largest entry."""
+QR_ROWS = 400
+
+
+class Linear:
+    """``{d : at_least <= rows @ d <= at_most}``, or ``rows @ d == equal``.
+
+    Parameters
+    ----------
+    rows : array or sparse matrix of shape (n, num_pairs), or one row of shape (num_pairs,)
+        Costs whose expected values are limited.
+    at_most, at_least, equal : float or array of shape (n,), optional
+        Limits.  Give ``equal``, or one or both of the others.
+    name : str
+        Used in messages and results.
+
+    Notes
+    -----
+    The projection solves the dual of eq. (15) in the paper in as many unknowns as there are rows: with ``E' = Q R`` it
+    is the least-distance problem ``min |t|^2 / 2`` over ``R't`` within the shifted limits, given to an active-set solver
+    that starts from the last active set.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm, numpy as np
+    >>> cm.Linear([[1.0, 1.0]], at_most=1.0).project(np.array([1.0, 1.0]))
+    array([0.5, 0.5])
+    """
+
+    def __init__(
+        self, rows: Any, at_most: Any = None, at_least: Any = None, equal: Any = None, name: str = "linear"
+    ) -> None:
+        E = sp.csr_array(rows, dtype=np.float64) if sp.issparse(rows) else np.atleast_2d(np.array(rows, dtype=np.float64))
+        if len(E.shape) != 2 or 0 in E.shape:
+            raise ValueError(f"rows has shape {E.shape}; give one row of pairs for each limit")
+        if not np.all(np.isfinite(E.data if sp.issparse(E) else E)):
+            raise ValueError("rows has entries that are not finite")
+        if equal is not None and (at_most is not None or at_least is not None):
+            raise ValueError("give equal=, or at_most= and at_least=, not both")
+        if equal is None and at_most is None and at_least is None:
+            raise ValueError("a linear constraint needs at_most=, at_least= or equal=")
+        self.name = name
+        self.rows = E
+        if equal is not None:
+            self.upper = limits("equal", equal, E.shape[0], 0.0)
+            self.lower = self.upper
+        else:
+            self.upper = limits("at_most", at_most, E.shape[0], np.inf)
+            self.lower = limits("at_least", at_least, E.shape[0], -np.inf)
+        crossed = np.flatnonzero((self.lower > self.upper) | (self.upper == -np.inf) | (self.lower == np.inf))
+        if crossed.size:
+            i = int(crossed[0])
+            raise ValueError(f"row {i} must lie between {self.lower[i]:g} and {self.upper[i]:g}; no value does")
+        squares = E.multiply(E).sum(axis=1) if sp.issparse(E) else np.einsum("ij,ij->i", E, E)
+        self._norms = np.where(squares > 0, np.sqrt(squares), 1.0)
+        self._factor: Array | None = None
+        self._last = np.zeros(E.shape[0])
+
+    def bind(self, mdp: MDP) -> Linear:
+        """Check that there is one column for each pair of a model."""
+        if self.rows.shape[1] != mdp.num_pairs:
+            raise ValueError(f"rows has {self.rows.shape[1]} columns; the model has {mdp.num_pairs} pairs")
+        return self
+
+    @property
+    def factor(self) -> Array:
+        """``R'`` of the QR factorization of the normalized rows' transpose, made once."""
+        if self._factor is None:
+            n = self.rows.shape[0]
+            if n <= QR_ROWS:
+                dense = self.rows.toarray() if sp.issparse(self.rows) else self.rows
+                self._factor = np.ascontiguousarray(np.linalg.qr((dense / self._norms[:, None]).T, mode="r").T)
+            else:
+                gram = self.rows @ self.rows.T
+                gram = (gram.toarray() if sp.issparse(gram) else gram) / np.outer(self._norms, self._norms)
+                values, vectors = np.linalg.eigh(gram)
+                kept = values > 1e-14 * values[-1]
+                self._factor = np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
+        return self._factor
+
+    def multipliers(self, point: Array) -> Array:
+        """Return the multipliers of the projection: ``point - rows' multipliers`` is the nearest member.
+
+        They are NaN when the limits contradict each other, so that the set is empty.
+        """
+        F = self.factor
+        value = (self.rows @ point) / self._norms
+        upper, lower = self.upper / self._norms - value, self.lower / self._norms - value
+        finite = np.concatenate([upper[np.isfinite(upper)], lower[np.isfinite(lower)]])
+        scale = float(np.max(np.abs(finite), initial=0.0))
+        if np.all(upper >= 0) and np.all(lower <= 0):
+            return np.zeros(value.size)
+        sense = np.where(self.lower == self.upper, EQUALITY, 0).astype(np.int32)
+        for start in (self._last, None):
+            _, _, flag, info = daqp.solve(
+                np.eye(F.shape[1]),
+                np.zeros(F.shape[1]),
+                F,
+                np.minimum(upper / scale, INFINITE),
+                np.maximum(lower / scale, -INFINITE),
+                sense,
+                primal_tol=1e-12,
+                dual_tol=1e-13,
+                dual_start=start,
+            )
+            if flag >= 1:
+                self._last = np.asarray(info["lam"])
+                return scale * self._last / self._norms
+        return np.full(value.size, np.nan)
+
+    def contradiction(self) -> Array | None:
+        """Return multipliers that prove the limits contradict each other (``E'm = 0``, negative support), or None."""
+        F, (u, l) = self.factor, (self.upper / self._norms, self.lower / self._norms)
+        n = u.size
+        zero = np.zeros(n)
+        cost = np.concatenate([np.where(np.isfinite(u), u, zero), -np.where(np.isfinite(l), l, zero)])
+        top = np.concatenate([np.isfinite(u), np.isfinite(l)]).astype(np.float64)
+        answer = scipy.optimize.linprog(
+            cost, A_eq=np.hstack([F.T, -F.T]), b_eq=np.zeros(F.shape[1]), bounds=np.stack([0 * top, top], axis=1)
+        )
+        if answer.status != 0 or answer.fun >= -1e-9 * max(float(np.max(np.abs(cost))), 1e-300):
+            return None
+        return np.asarray((answer.x[:n] - answer.x[n:]) / self._norms)
+
+    def project(self, point: Array) -> Array:
+        """Return the nearest member, from the multipliers of its dual."""
+        point = check_point(point, self.rows.shape[1])
+        return point - self.rows.T @ self.multipliers(point)
+
+    def excess(self, point: Array) -> Array:
+        """Return by how much each row is beyond its limits."""
+        value = self.rows @ point
+        return np.maximum(np.maximum(value - self.upper, self.lower - value), 0.0)
+
+    def violation(self, point: Array) -> float:
+        """Return the largest excess of a row, in its own units."""
+        return float(np.max(self.excess(check_point(point, self.rows.shape[1]))))
+
+    def relative(self, point: Array) -> float:
+        """Return the largest excess relative to its limit or to ``|row|'d``, whichever is larger."""
+        excess = self.excess(point)
+        limit = np.where(self.rows @ point > self.upper, self.upper, self.lower)
+        size = abs(self.rows) @ np.abs(point)
+        largest = abs(self.rows).max(axis=1)
+        largest = largest.toarray().ravel() if sp.issparse(largest) else largest
+        scale = np.maximum(np.where(excess > 0, np.abs(limit), 0.0), np.maximum(size, FLOOR * largest))
+        return float(np.max(np.where(excess > 0, excess / np.maximum(scale, 1e-300), 0.0)))
+
+    def dual(self, point: Array, projected: Array, scale: float) -> Array:
+        """Return the multipliers of the rows."""
+        return scale * self.multipliers(point)
+
+    def normal(self, dual: Array) -> tuple[Array, float]:
+        """Return ``rows' multipliers`` and its largest value over the set."""
+        if dual.shape != self.upper.shape:
+            raise ValueError(f"there are {dual.size} multipliers for {self.upper.size} rows")
+        return self.rows.T @ dual, support_of_box(dual, self.lower, self.upper)
+
+    def price(self, dual: Array) -> float | Array:
+        """Return the change of the optimum for each unit of each limit."""
+        return -float(dual[0]) if dual.size == 1 else -dual
+
+
+class Budget:
+    """``{d : cost'd <= at_most}``: a limit on one normalized expected cost.
+
+    Parameters
+    ----------
+    cost : str or array of shape (num_pairs,)
+        A cost of the model by name, or a vector over pairs.
+    at_most : float
+        The limit, in units of the cost per step (see :class:`cvxmdp.mdp.Evaluation`).
+    name : str, optional
+        Used in messages and results; the cost's name when not given.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm
+    >>> cm.Budget("collision", at_most=1e-3)
+    Budget('collision', at_most=0.001)
+    """
+
+    def __init__(self, cost: str | npt.ArrayLike, at_most: float, name: str | None = None) -> None:
+        try:
+            self.at_most = float(at_most)
+        except (TypeError, ValueError):
+            raise ValueError(f"at_most must be a number, not {at_most!r}") from None
+        if not np.isfinite(self.at_most):
+            raise ValueError(f"at_most is {self.at_most}; it must be finite")
+        self.cost = cost
+        self.name = name if name is not None else cost if isinstance(cost, str) else "budget"
+
+    def __repr__(self) -> str:
+        return f"Budget({self.cost if isinstance(self.cost, str) else 'vector'!r}, at_most={self.at_most:g})"
+
+    def bind(self, mdp: MDP) -> Linear:
+        """Return the row of this budget in a model."""
+        return Linear(mdp.cost(self.cost), at_most=self.at_most, name=self.name)
+
+    def _linear(self) -> Linear:
+        if isinstance(self.cost, str):
+            raise ValueError(f"the budget names the cost {self.cost!r}; bind it to a model first: budget.bind(mdp)")
+        return Linear(self.cost, at_most=self.at_most, name=self.name)
+
+    def project(self, point: Array) -> Array:
+        """Return the nearest member; needs a cost given as a vector."""
+        return self._linear().project(point)
+
+    def violation(self, point: Array) -> float:
+        """Return the excess over the limit; needs a cost given as a vector."""
+        return self._linear().violation(point)

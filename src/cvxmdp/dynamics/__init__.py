@@ -1,0 +1,1 @@
+"""Everything the solvers need of a model, behind one small protocol."""

@@ -1,0 +1,56 @@
+"""The protocol between the solvers and the model.
+
+With ``M = gamma P - Xi`` (``Xi`` maps pairs to their state) the occupancies are
+``D = {d >= 0 : Xi'd - gamma P'd = (1 - gamma) rho}``.  No solver asks what kind of matrix it has.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from cvxmdp.mdp import Array, Indices
+
+
+class Dynamics(Protocol):
+    """A model as the solvers see it.  Arrays over pairs have length L, arrays over states length S."""
+
+    num_states: int
+    num_pairs: int
+    gamma: float
+    rho: Array
+    owner: Indices
+    """State of each pair."""
+    first: Indices
+    """Pairs of state s are ``first[s]`` up to ``first[s + 1]``."""
+    factored: bool
+    """Whether ``solve_normal`` has, or cheaply gets, a factor."""
+    passes: int
+    """Passes over P so far, counted in full products with P or its transpose."""
+
+    def sweep(self, c: Array, V: Array) -> tuple[Array, Indices]:
+        """Bellman sweep: ``min over actions of c + gamma P V`` and the pair that attains it, for each state."""
+        ...
+
+    def advantage(self, c: Array, V: Array) -> Array:
+        """``c + M V`` over pairs."""
+        ...
+
+    def flow(self, d: Array) -> Array:
+        """``Xi'd - gamma P'd`` over states, which is ``-M'd``."""
+        ...
+
+    def value(self, pi: Array, c: Array) -> Array:
+        """Discounted total cost of the policy ``pi`` from each state (evaluation forward)."""
+        ...
+
+    def occupancy(self, pi: Array) -> Array:
+        """Normalized occupancy of the policy ``pi`` over pairs (evaluation backward)."""
+        ...
+
+    def solve_normal(self, rhs: Array, start: Array) -> Array:
+        """Solve ``M'M V = rhs``: the regularized policy evaluation, eq. (10)."""
+        ...
+
+    def solve_visited(self, visited: Array, shift: float, rhs: Array) -> Array:
+        """Solve ``(M_J'M_J + shift diag) V = rhs`` over the pairs J where ``visited`` is true (Newton's system)."""
+        ...

@@ -1,0 +1,41 @@
+"""Dynamics over a dense P, with BLAS products."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cvxmdp.dynamics.tabular import Tabular
+from cvxmdp.mdp import Array, Indices
+
+
+class DenseDynamics(Tabular):
+    """P as one contiguous array of shape (pairs, states)."""
+
+    P: Array
+
+    def sweep(self, c: Array, V: Array) -> tuple[Array, Indices]:
+        self.passes += 1
+        total = c + self.gamma * (self.P @ V)
+        best = np.minimum.reduceat(total, self.first[:-1])
+        # The first pair that attains the minimum of its state.
+        attains = np.flatnonzero(total == best[self.owner])
+        pair = attains[np.searchsorted(self.owner[attains], np.arange(self.num_states))]
+        return best, pair
+
+    def advantage(self, c: Array, V: Array) -> Array:
+        self.passes += 1
+        return c + self.gamma * (self.P @ V) - V[self.owner]
+
+    def flow(self, d: Array) -> Array:
+        self.passes += 1
+        return np.asarray(self.per_state(d) - self.gamma * (self.P.T @ d))
+
+    def gram(self) -> Array:
+        """``M'M = gamma^2 P'P - gamma (Xi'P + P'Xi) + Xi'Xi`` without a second array of the size of P."""
+        by_state = np.add.reduceat(self.P, self.first[:-1], axis=0)
+        out = self.P.T @ self.P
+        out *= self.gamma**2
+        out -= self.gamma * by_state
+        out -= self.gamma * by_state.T
+        out[np.diag_indices(self.num_states)] += np.diff(self.first)
+        return out

@@ -1,0 +1,164 @@
+"""The linear systems of the dynamics: which solver, how much memory, and the solves themselves.
+
+Two systems occur.  Policy evaluation, ``(I - gamma P_pi) V = c`` and its transpose, and the regularized evaluation
+``M'M V = rhs`` with its Newton variant over the visited pairs.  Each is solved directly (a factor) or iteratively
+(Krylov, matrix free).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg as la
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+
+from cvxmdp.mdp import Array
+
+Solve = Callable[[Array], Array]
+
+KRYLOV_TOLERANCE = 1e-13
+DENSE_STATES = 1500
+"""Up to here a dense factor of S x S (18 MB, a tenth of a second) is always worth its time."""
+SPARSE_ROW = 16
+"""Up to this many entries a row, a sparse factor of a policy's matrix keeps its fill small."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the systems of one model are solved: ``"dense"``, ``"sparse"`` (both direct) or ``"iterative"``."""
+
+    policy: str
+    normal: str
+    visited: str
+    reason: str
+
+
+def available_memory() -> int:
+    """Bytes that can be taken now without swapping; a cautious 4 GB where the system does not say."""
+    try:
+        with open("/proc/meminfo") as info:
+            for line in info:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 4 * 2**30
+
+
+def plan(num_states: int, num_pairs: int, nonzeros: int, evaluation: str, memory: int) -> Plan:
+    """Choose the solvers from sizes alone.
+
+    ============  ==============================================================================================
+    system        rule of ``evaluation="auto"``
+    ============  ==============================================================================================
+    policy        sparse factor while P has at most 16 entries a row and at most 100 000 states; else dense factor
+                  up to 400 states; else GMRES, which needs few steps on models that mix well
+    normal        sparse factor of ``M'M`` under the same rule for 20 000 states; else dense Cholesky while
+                  ``8 S^2`` bytes, twice (matrix and factor), fit in half of the free memory and S <= 8000;
+                  else conjugate gradients, which never form ``M'M``
+    visited       like normal, but a dense factor only up to 1500 states, since it is made anew in every step
+    ============  ==============================================================================================
+
+    ``"direct"`` forces factors and raises ``MemoryError`` when they do not fit; ``"iterative"`` forces Krylov methods.
+    """
+    per_row = nonzeros / num_pairs
+    thin = per_row <= SPARSE_ROW
+    dense_bytes = 16 * num_states**2
+    fits = dense_bytes <= memory // 2
+    if evaluation == "iterative":
+        return Plan("iterative", "iterative", "iterative", "iterative solvers were asked for")
+    if evaluation == "direct":
+        if thin:
+            return Plan("sparse", "sparse", "sparse", "direct solvers were asked for; P is thin, so factors are sparse")
+        if not fits:
+            raise MemoryError(
+                f"a dense factor of {num_states} states takes {dense_bytes / 1e9:.1f} GB and {memory / 1e9:.1f} GB are "
+                'free; use evaluation="iterative" or "auto"'
+            )
+        return Plan("dense", "dense", "dense", "direct solvers were asked for; P is not thin, so factors are dense")
+    small = num_states <= 400
+    policy = "sparse" if thin and num_states <= 100_000 and not small else "dense" if small else "iterative"
+    if thin and not small and num_states <= 20_000:
+        return Plan(policy, "sparse", "sparse", f"{per_row:.0f} entries a row: sparse factors have little fill")
+    normal = "dense" if fits and num_states <= 8000 else "iterative"
+    visited = "dense" if fits and num_states <= DENSE_STATES else "iterative"
+    return Plan(policy, normal, visited, f"{num_states} states, {per_row:.0f} entries a row: {normal} regularized solves")
+
+
+def sparse_factor(matrix: Any) -> Any:
+    """Factor a sparse matrix with a fill-reducing order of ``A + A'`` (symmetric mode keeps the diagonal as pivots)."""
+    return spla.splu(
+        sp.csc_matrix(matrix), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
+    )
+
+
+def factor_spd(matrix: Any) -> Solve:
+    """Factor a symmetric positive definite matrix, sparse or the lower triangle of a dense one."""
+    if sp.issparse(matrix):
+        solve: Solve = sparse_factor(matrix).solve
+        return solve
+    lower = la.cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
+    return lambda rhs: np.asarray(la.cho_solve((lower, True), rhs, check_finite=False))
+
+
+def factor_policy(how: str, transition: Any, gamma: float) -> tuple[Solve, Solve]:
+    """Return solvers of ``(I - gamma P_pi) x = rhs`` and of its transpose, refined once to working accuracy."""
+    size = transition.shape[0]
+    if how == "iterative":
+        return _krylov(transition, gamma), _krylov(transition.T, gamma)
+    if how == "sparse":
+        matrix = sp.csc_matrix(sp.identity(size) - gamma * sp.csc_matrix(transition))
+        lu = sparse_factor(matrix)
+        return _refined(matrix, lu.solve), _refined(matrix.T, lambda rhs: lu.solve(rhs, trans="T"))
+    matrix = np.eye(size) - gamma * (transition.toarray() if sp.issparse(transition) else transition)
+    dense = la.lu_factor(matrix, check_finite=False)
+    return (
+        _refined(matrix, lambda rhs: la.lu_solve(dense, rhs, check_finite=False)),
+        _refined(matrix.T, lambda rhs: la.lu_solve(dense, rhs, trans=1, check_finite=False)),
+    )
+
+
+def _refined(matrix: Any, solve: Solve) -> Solve:
+    def refined(rhs: Array) -> Array:
+        x = solve(rhs)
+        return np.asarray(x + solve(rhs - matrix @ x))
+
+    return refined
+
+
+def _krylov(transition: Any, gamma: float) -> Solve:
+    """GMRES on ``I - gamma P_pi``; when it stalls, fixed-point steps, which always contract by gamma, carry it on."""
+    size = transition.shape[0]
+
+    def solve(rhs: Array) -> Array:
+        scale = float(np.linalg.norm(rhs))
+        if scale == 0.0:
+            return np.zeros(size)
+        operator = spla.LinearOperator((size, size), matvec=lambda x: x - gamma * (transition @ x), dtype=np.float64)
+        x = np.zeros(size)
+        for _ in range(100):
+            x, _ = spla.gmres(operator, rhs, x0=x, rtol=KRYLOV_TOLERANCE, atol=0.0, restart=40, maxiter=5)
+            residual = rhs - operator @ x
+            if np.linalg.norm(residual) <= 10 * KRYLOV_TOLERANCE * max(scale, float(np.linalg.norm(x))):
+                break
+            for _ in range(40):
+                x = rhs + gamma * (transition @ x)
+        return np.asarray(x)
+
+    return solve
+
+
+def conjugate_gradients(apply: Solve, rhs: Array, start: Array, diagonal: Array, tolerance: float, steps: int) -> Array:
+    """Solve ``A x = rhs`` for a positive definite A known by its products, scaled by its diagonal."""
+    scale = float(np.linalg.norm(rhs))
+    if scale == 0.0:
+        return np.zeros_like(rhs)
+    size = rhs.size
+    operator = spla.LinearOperator((size, size), matvec=apply, dtype=np.float64)
+    scaled = spla.LinearOperator((size, size), matvec=lambda x: x / diagonal, dtype=np.float64)
+    x, _ = spla.cg(operator, rhs, x0=start, rtol=tolerance, atol=0.0, maxiter=steps, M=scaled)
+    return np.asarray(x)

@@ -1,0 +1,47 @@
+"""Dynamics over a sparse P, with threaded kernels that fuse the product and the minimum over actions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp.dynamics.linear import Plan
+from cvxmdp.dynamics.tabular import Tabular
+from cvxmdp.mdp import MDP, Array, Indices
+
+
+class SparseDynamics(Tabular):
+    """P in compressed sparse rows."""
+
+    def __init__(self, mdp: MDP, P: Any, plan: Plan) -> None:
+        super().__init__(mdp, P, plan)
+        # Numba is loaded when a sparse model is first solved, so that importing the library stays fast.
+        from cvxmdp.dynamics import kernels
+
+        self._kernels = kernels
+        self._csr = (P.data, P.indices, P.indptr)
+
+    def sweep(self, c: Array, V: Array) -> tuple[Array, Indices]:
+        self.passes += 1
+        best, pair = self._kernels.sweep(*self._csr, self.first, self.gamma, c, V)
+        return best, pair
+
+    def advantage(self, c: Array, V: Array) -> Array:
+        self.passes += 1
+        out: Array = self._kernels.advantage(*self._csr, self.owner, self.gamma, c, V)
+        return out
+
+    def flow(self, d: Array) -> Array:
+        self.passes += 1
+        out: Array = self._kernels.flow(*self._csr, self.first, self.gamma, d)
+        return out
+
+    def gram(self) -> Any:
+        if self.plan.normal == "sparse":
+            ones = np.ones(self.num_pairs)
+            Xi = sp.csr_array((ones, (np.arange(self.num_pairs), self.owner)), shape=self.P.shape)
+            M = self.gamma * self.P - Xi
+            return M.T @ M
+        return self._kernels.gram(*self._csr, self.owner, self.gamma, self.num_states)

@@ -1,0 +1,112 @@
+"""Policy evaluation and regularized evaluation for models whose P lies in one memory, dense or sparse."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp.dynamics.linear import DENSE_STATES, Plan, Solve, conjugate_gradients, factor_policy, factor_spd
+from cvxmdp.mdp import MDP, Array, Indices
+
+NORMAL_STEPS = 2000
+VISITED_TOLERANCE = 1e-2
+VISITED_STEPS = 300
+
+
+class Tabular(ABC):
+    """What dense and sparse dynamics share; they add the products with P."""
+
+    def __init__(self, mdp: MDP, P: Any, plan: Plan) -> None:
+        self.num_pairs, self.num_states = P.shape
+        self.gamma = mdp.discount
+        self.rho: Array = mdp.initial
+        self.owner: Indices = mdp.state
+        self.first: Indices = np.searchsorted(mdp.state, np.arange(self.num_states + 1)).astype(np.int64)
+        self.passes = 0
+        self.plan = plan
+        self.P = P
+        self._normal: Solve | None = None
+        self.factored = plan.normal == "sparse" or (plan.normal == "dense" and self.num_states <= DENSE_STATES)
+
+    @abstractmethod
+    def sweep(self, c: Array, V: Array) -> tuple[Array, Indices]:
+        """Bellman sweep."""
+
+    @abstractmethod
+    def advantage(self, c: Array, V: Array) -> Array:
+        """``c + M V``."""
+
+    @abstractmethod
+    def flow(self, d: Array) -> Array:
+        """``-M'd``."""
+
+    @abstractmethod
+    def gram(self) -> Any:
+        """``M'M``, sparse or with at least its lower triangle dense."""
+
+    def _policy_matrix(self, pi: Array) -> Any:
+        """``P_pi``, touching only the rows of pairs that are taken."""
+        taken = np.flatnonzero(pi)
+        if taken.size == self.num_states and np.all(pi[taken] == 1.0):
+            return self.P[taken]
+        weights = sp.csr_array((pi[taken], (self.owner[taken], taken)), shape=(self.num_states, self.num_pairs))
+        return weights @ self.P
+
+    def value(self, pi: Array, c: Array) -> Array:
+        forward, _ = factor_policy(self.plan.policy, self._policy_matrix(pi), self.gamma)
+        return forward(self.per_state(pi * c))
+
+    def occupancy(self, pi: Array) -> Array:
+        _, backward = factor_policy(self.plan.policy, self._policy_matrix(pi), self.gamma)
+        return self._spread(backward((1 - self.gamma) * self.rho), pi)
+
+    def _spread(self, visits: Array, pi: Array) -> Array:
+        d: Array = np.maximum(visits, 0.0)[self.owner] * pi
+        return d / d.sum()
+
+    def per_state(self, d: Array) -> Array:
+        """``Xi'd``: sums over the actions of each state."""
+        return np.add.reduceat(d, self.first[:-1])
+
+    def solve_normal(self, rhs: Array, start: Array) -> Array:
+        if self.plan.normal == "iterative":
+            zero = np.zeros(self.num_pairs)
+            diagonal = np.diff(self.first).astype(np.float64)
+            return conjugate_gradients(
+                lambda V: -self.flow(self.advantage(zero, V)), rhs, start, diagonal, 1e-12, NORMAL_STEPS
+            )
+        if self._normal is None:
+            self._normal = factor_spd(self.gram())
+        return self._normal(rhs)
+
+    def solve_visited(self, visited: Array, shift: float, rhs: Array) -> Array:
+        """Newton's system over the visited pairs; the shift keeps it definite where states have none."""
+        pairs = np.flatnonzero(visited)
+        P, owner = self.P[pairs], self.owner[pairs]
+        if self.plan.visited == "iterative":
+            counts = np.bincount(owner, minlength=self.num_states).astype(np.float64)
+            lift = shift * (counts + 1.0)
+
+            def apply(V: Array) -> Array:
+                x = self.gamma * (P @ V) - V[owner]
+                back = self.gamma * (P.T @ x) - np.bincount(owner, weights=x, minlength=self.num_states)
+                return np.asarray(back + lift * V)
+
+            return conjugate_gradients(
+                apply, rhs, np.zeros_like(rhs), counts + 0.1, VISITED_TOLERANCE, VISITED_STEPS
+            )
+        if self.plan.visited == "sparse":
+            Xi = sp.csr_array((np.ones(pairs.size), (np.arange(pairs.size), owner)), shape=P.shape)
+            M = self.gamma * P - Xi
+            H = M.T @ M
+            diagonal = H.diagonal()
+            return factor_spd(H + sp.diags_array(shift * (diagonal + diagonal.mean())))(rhs)
+        M = self.gamma * (P.toarray() if sp.issparse(P) else P)
+        M[np.arange(pairs.size), owner] -= 1.0
+        H = M.T @ M
+        diagonal = np.einsum("ii->i", H)
+        diagonal += shift * (diagonal + diagonal.mean())
+        return factor_spd(H)(rhs)

@@ -1,0 +1,1 @@
+"""The solvers.  They import no io, no report and no concrete dynamics."""

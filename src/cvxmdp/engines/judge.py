@@ -1,0 +1,185 @@
+"""The judge: turns iterates of any engine into what is proven, and says when to stop.
+
+An engine proposes occupancies and dual arrays.  The judge reads the policy off an occupancy and evaluates it exactly,
+prices the duals by policy iteration into a bound, tries them as a proof of infeasibility, keeps the best of each, and
+compares with the tolerance.  Nothing an engine believes of itself is used.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cvxmdp.constraints.combine import Intersection
+from cvxmdp.dynamics.base import Dynamics
+from cvxmdp.engines.presolve import Unconstrained, policy_iteration
+from cvxmdp.mdp import MDP, Array
+from cvxmdp.policy import Policy, policy_from_occupancy
+from cvxmdp.status import Progress, Status
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A policy with what it really does."""
+
+    policy: Policy
+    d: Array
+    value: float
+    scale: float
+    """``|c|'d``, what the gap is relative to."""
+    violation: float
+    """Worst violation, free of units."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """A lower bound on the optimum: one dual array a constraint, the value V that prices them, and the bound itself."""
+
+    duals: list[Array]
+    V: Array
+    value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Refutation:
+    """A proof that no policy obeys: duals whose ``min over D of u'd - max over C of u'z`` is ``margin > 0``."""
+
+    duals: list[Array]
+    V: Array
+    margin: float
+    distance: float
+    """The margin over the norm of the normals: no occupancy is nearer to the constraints than this."""
+
+
+@dataclass(eq=False)
+class Judge:
+    """See the module."""
+
+    mdp: MDP
+    dynamics: Dynamics
+    c: Array
+    constraints: Intersection
+    tolerance: float
+    time_limit: float
+    max_iterations: int
+    callback: Callable[[Progress], object] | None
+    unconstrained: Unconstrained
+    started: float = field(default_factory=time.perf_counter)
+    best: Candidate | None = None
+    bound: Bound | None = None
+    refutation: Refutation | None = None
+    nearest: Candidate | None = None
+    nearest_distance: float = np.inf
+    history: list[Progress] = field(default_factory=list)
+    seconds: float = 0.0
+    """Time spent judging."""
+    iterations: int = 0
+    stopped: bool = False
+    """The callback asked to stop."""
+
+    def propose(self, d: Array) -> Candidate:
+        """Evaluate the policy read off ``d`` and keep it when it is the best so far."""
+        policy = policy_from_occupancy(self.mdp, d, self.unconstrained.pairs)
+        exact = self.dynamics.occupancy(policy.probabilities)
+        candidate = Candidate(
+            policy,
+            exact,
+            float(self.c @ exact),
+            float(np.abs(self.c) @ exact),
+            self.constraints.relative(exact),
+        )
+        if self.best is None or self._better(candidate, self.best):
+            self.best = candidate
+        if self.refutation is not None:
+            distance = self.constraints.distance(exact)
+            if distance < self.nearest_distance:
+                self.nearest, self.nearest_distance = candidate, distance
+        return candidate
+
+    def _better(self, new: Candidate, old: Candidate) -> bool:
+        """Among policies that obey, the cheaper; else the one that violates less."""
+        if new.violation <= self.tolerance and old.violation <= self.tolerance:
+            return new.value < old.value
+        return new.violation < old.violation
+
+    def prove(self, duals: Sequence[Array]) -> Bound:
+        """Price the duals into a lower bound on the optimum and keep it when it is the best so far."""
+        u, top = self.constraints.normals(duals)
+        start = self.bound.V if self.bound is not None else self.unconstrained.V
+        # A tenth of what the tolerance allows is exact enough for a bound.
+        accuracy = 0.1 * self.tolerance * (self.best.scale if self.best is not None else 0.0)
+        priced = policy_iteration(self.dynamics, self.c + u, start, accuracy)
+        bound = Bound(list(duals), priced.V, priced.bound - top)
+        if self.bound is None or bound.value > self.bound.value:
+            self.bound = bound
+        return bound
+
+    def refute(self, duals: Sequence[Array]) -> Refutation | None:
+        """Try the duals as a proof that no policy obeys the constraints."""
+        u, top = self.constraints.normals(duals)
+        size = float(np.max(np.abs(u), initial=0.0))
+        stacked = float(np.linalg.norm(self.constraints.stacked(duals)))
+        if not np.isfinite(top) or stacked == 0.0:
+            return None
+        priced = policy_iteration(self.dynamics, u, accuracy_start(self.refutation), 1e-6 * abs(top))
+        margin = priced.bound - top
+        if margin <= rounding_of_margin(size, top, self.dynamics.gamma):
+            return None
+        found = Refutation(list(duals), priced.V, margin, margin / stacked)
+        if self.refutation is None or found.distance > self.refutation.distance:
+            self.refutation = found
+        return found
+
+    def contradict(self, duals: Sequence[Array]) -> None:
+        """Note duals whose normals cancel and whose limits do not: the constraints exclude each other."""
+        _, top = self.constraints.normals(duals)
+        self.refutation = Refutation(list(duals), np.zeros(self.dynamics.num_states), -top, 0.0)
+
+    @property
+    def gap(self) -> float:
+        """Proven relative gap of the best policy; inf while a half is missing."""
+        if self.best is None or self.bound is None:
+            return np.inf
+        return (self.best.value - self.bound.value) / max(self.best.scale, 1e-300)
+
+    def elapsed(self) -> float:
+        """Seconds since the solve began."""
+        return time.perf_counter() - self.started
+
+    def record(self, residual: float) -> None:
+        """Note where the solve stands and tell the callback."""
+        value, violation = (self.best.value, self.best.violation) if self.best else (np.nan, np.nan)
+        bound = self.bound.value if self.bound else -np.inf
+        progress = Progress(self.iterations, self.elapsed(), value, bound, self.gap, violation, residual)
+        self.history.append(progress)
+        if self.callback is not None and self.callback(progress):
+            self.stopped = True
+
+    def verdict(self) -> Status | None:
+        """Say OPTIMAL once the best policy obeys and its gap is proven, a limit once it is reached, else None."""
+        if self.best is not None and self.best.violation <= self.tolerance and self.gap <= self.tolerance:
+            return Status.OPTIMAL
+        return self.limit()
+
+    def limit(self) -> Status | None:
+        """Say which limit is reached, if any."""
+        if self.stopped:
+            return Status.INTERRUPTED
+        if self.elapsed() >= self.time_limit:
+            return Status.TIME_LIMIT
+        if self.iterations >= self.max_iterations:
+            return Status.ITERATION_LIMIT
+        return None
+
+
+def accuracy_start(refutation: Refutation | None) -> Array | None:
+    """Return the value to start pricing a refutation from."""
+    return None if refutation is None else refutation.V
+
+
+def rounding_of_margin(size: float, top: float, gamma: float) -> float:
+    """Return a margin that rounding could produce: below it nothing is claimed."""
+    return 1e-14 * size / (1 - gamma) + 1e-13 * abs(top)

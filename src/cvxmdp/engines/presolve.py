@@ -1,0 +1,59 @@
+"""The unconstrained problem: policy iteration.
+
+It is cheap, its policy may already obey every constraint, its value is the first bound, and its occupancy is the natural
+unit of the problem.  The same routine prices multipliers for the certificate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cvxmdp.dynamics.base import Dynamics
+from cvxmdp.mdp import Array, Indices
+
+MOST_ROUNDS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Unconstrained:
+    """The best policy of one cost: its value V, the pair it takes in each state, and a bound for all policies."""
+
+    V: Array
+    pairs: Indices
+    bound: float
+    """``(1 - gamma) rho'V + min over pairs of (c + M V)``: no occupancy costs less."""
+    rounds: int
+
+
+def policy_iteration(
+    dynamics: Dynamics, c: Array, V: Array | None = None, tolerance: float = 0.0, rounds: int = MOST_ROUNDS
+) -> Unconstrained:
+    """Improve greedily and evaluate until no policy is better by more than ``tolerance`` (absolute) or rounding.
+
+    A state keeps its action unless another is better beyond rounding, so ties never make it cycle.
+    """
+    best, pairs = dynamics.sweep(c, np.zeros(dynamics.num_states) if V is None else V)
+    for count in range(1, rounds + 1):
+        V = dynamics.value(indicator(dynamics, pairs), c)
+        best, greedy = dynamics.sweep(c, V)
+        gain = V - best
+        rounding = 4e-15 * max(float(np.max(np.abs(V))), float(np.max(np.abs(c))))
+        if float(np.max(gain)) <= max(tolerance, rounding):
+            break
+        better = gain > rounding
+        pairs = np.where(better, greedy, pairs)
+    return Unconstrained(V, pairs, lower_bound(dynamics, V, best), count)
+
+
+def lower_bound(dynamics: Dynamics, V: Array, best: Array) -> float:
+    """``(1 - gamma) rho'V + min over pairs of (c + M V)``, given ``best``, the sweep's least value of each state."""
+    return float((1 - dynamics.gamma) * (dynamics.rho @ V) + np.min(best - V))
+
+
+def indicator(dynamics: Dynamics, pairs: Indices) -> Array:
+    """Return the probabilities of the policy that takes ``pairs``."""
+    pi = np.zeros(dynamics.num_pairs)
+    pi[pairs] = 1.0
+    return pi

@@ -1,0 +1,1 @@
+"""Files: one module a format, each with its load and its save."""

@@ -1,0 +1,157 @@
+"""Models and solutions as ``.npz`` archives of plain arrays.  Nothing is pickled, so nothing in a file can run code."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp.certificate import Certificate
+from cvxmdp.mdp import MDP
+from cvxmdp.policy import Policy
+from cvxmdp.solution import Infeasibility, Solution, Stats
+from cvxmdp.status import Progress, Status
+
+Path = str | os.PathLike[str]
+
+
+def save_mdp(mdp: MDP, path: Path) -> None:
+    """Write a model."""
+    P = mdp.transitions
+    arrays: dict[str, Any] = {"state": mdp.state, "action": mdp.action, "initial": mdp.initial}
+    if sp.issparse(P):
+        arrays |= {"P_data": P.data, "P_indices": P.indices, "P_indptr": P.indptr, "P_shape": np.array(P.shape)}
+    else:
+        arrays["P"] = P
+    arrays |= {f"cost:{name}": cost for name, cost in mdp.costs.items()}
+    header = {"discount": mdp.discount, "states": mdp.states, "actions": mdp.actions}
+    _write(path, "cvxmdp model", header, arrays)
+
+
+def load(path: Path) -> MDP:
+    """Read a model written by :meth:`cvxmdp.MDP.save`.
+
+    Raises
+    ------
+    ValueError
+        When the file is not such a model, saying what it is instead.
+    """
+    header, arrays = _read(path, "cvxmdp model")
+    if "P" in arrays:
+        P = arrays["P"]
+    else:
+        parts = (arrays["P_data"], arrays["P_indices"], arrays["P_indptr"])
+        P = sp.csr_array(parts, shape=tuple(arrays["P_shape"]))
+    costs = {name.removeprefix("cost:"): cost for name, cost in arrays.items() if name.startswith("cost:")}
+    return MDP.from_pairs(
+        arrays["state"], arrays["action"], P, costs, header["discount"], arrays["initial"], header["states"],
+        header["actions"],
+    )  # fmt: skip
+
+
+def save_solution(solution: Solution, path: Path) -> None:
+    """Write a solution with its proof."""
+    proof = solution.certificate
+    arrays: dict[str, Any] = {
+        "probabilities": solution.policy.probabilities,
+        "state": solution.policy.state,
+        "action": solution.policy.action,
+        "occupancy": solution.occupancy,
+        "potential": proof.potential,
+    }
+    arrays |= {f"dual:{i}": dual for i, dual in enumerate(proof.duals)}
+    arrays |= {f"price:{name}": np.asarray(price) for name, price in solution.prices.items()}
+    if proof.margin_potential is not None:
+        arrays["margin_potential"] = proof.margin_potential
+        arrays |= {f"margin_dual:{i}": dual for i, dual in enumerate(proof.margin_duals)}
+    header: dict[str, Any] = {
+        "status": solution.status.name,
+        "states": solution.policy.states,
+        "actions": solution.policy.actions,
+        "claim": proof.claim,
+        "value": solution.value,
+        "bound": solution.bound,
+        "gap": solution.gap,
+        "costs": dict(solution.costs),
+        "violations": dict(solution.violations),
+        "tolerance": proof.tolerance,
+        "margin": proof.margin,
+        "stats": {
+            "method": solution.stats.method,
+            "iterations": solution.stats.iterations,
+            "sweeps": solution.stats.sweeps,
+            "seconds": dict(solution.stats.seconds),
+            "history": [list(vars(p).values()) for p in solution.stats.history],
+        },
+    }
+    if solution.infeasibility is not None:
+        arrays["displacement"] = solution.infeasibility.displacement
+        header["distance"] = solution.infeasibility.distance
+    _write(path, "cvxmdp solution", header, arrays)
+
+
+def load_solution(path: Path) -> Solution:
+    """Read a solution written by :meth:`cvxmdp.Solution.save`.  Check it with ``solution.certificate.check(problem)``.
+
+    Raises
+    ------
+    ValueError
+        When the file is not such a solution, saying what it is instead.
+    """
+    header, arrays = _read(path, "cvxmdp solution")
+
+    def numbered(prefix: str) -> list[Any]:
+        return [arrays[f"{prefix}:{i}"] for i in range(sum(name.startswith(f"{prefix}:") for name in arrays))]
+
+    policy = Policy(
+        arrays["probabilities"], arrays["state"], arrays["action"], tuple(header["states"]), tuple(header["actions"])
+    )
+    certificate = Certificate(
+        header["claim"], arrays["probabilities"], arrays["occupancy"], header["value"], header["bound"], header["costs"],
+        header["violations"], header["tolerance"], numbered("dual"), arrays["potential"], header["margin"],
+        numbered("margin_dual"), arrays.get("margin_potential"),
+    )  # fmt: skip
+    stats = header["stats"]
+    stats = Stats(
+        stats["method"], stats["iterations"], stats["sweeps"], stats["seconds"],
+        tuple(Progress(*entry) for entry in stats["history"]),
+    )  # fmt: skip
+    prices = {
+        name.removeprefix("price:"): float(price) if price.ndim == 0 else price
+        for name, price in arrays.items()
+        if name.startswith("price:")
+    }
+    infeasibility = None
+    if "displacement" in arrays:
+        infeasibility = Infeasibility(
+            arrays["displacement"], header["margin"], tuple(header["distance"]), header["violations"], policy
+        )
+    visits = np.bincount(policy.state, weights=arrays["occupancy"], minlength=len(policy.states))
+    return Solution(
+        Status[header["status"]], header["value"], header["bound"], header["gap"], policy, arrays["occupancy"], visits,
+        header["costs"], header["violations"], prices, certificate, infeasibility, stats,
+    )  # fmt: skip
+
+
+def _write(path: Path, kind: str, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+    header_bytes = np.frombuffer(json.dumps({"kind": kind, "version": 1, **header}).encode(), dtype=np.uint8)
+    with open(path, "wb") as file:
+        np.savez_compressed(file, allow_pickle=False, header=header_bytes, **arrays)
+
+
+def _read(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        header = json.loads(arrays.pop("header").tobytes().decode())
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {os.fspath(path)!r}") from None
+    except (KeyError, ValueError, AttributeError, OSError, zipfile.BadZipFile):
+        raise ValueError(f"{os.fspath(path)!r} is not a {kind} in .npz form; write one with .save(path)") from None
+    if header.get("kind") != kind:
+        raise ValueError(f"{os.fspath(path)!r} holds a {header.get('kind')}, not a {kind}")
+    return header, arrays

@@ -1,0 +1,107 @@
+"""A randomized policy: probabilities over the pairs of a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from cvxmdp.mdp import MDP, Array, Indices
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Policy:
+    """Probability of each action in each state.
+
+    Attributes
+    ----------
+    probabilities : ndarray of shape (num_pairs,)
+        Over the pairs of the model; they sum to one in each state.
+    state, action : ndarray of int
+        State and action of each pair.
+    states, actions : tuple of str
+        Names.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm
+    >>> policy = cm.worlds.gridworld(size=2).policy([3, 1, 3, 3])
+    >>> policy.table()
+    [('r0c0', 'right', 1.0), ('r0c1', 'down', 1.0), ('r1c0', 'right', 1.0), ('r1c1', 'right', 1.0)]
+    >>> policy.act("r0c0", rng=0)
+    'right'
+    """
+
+    probabilities: Array
+    state: Indices
+    action: Indices
+    states: tuple[str, ...]
+    actions: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        random = len({int(s) for s in self.state[(self.probabilities > 0) & (self.probabilities < 1)]})
+        return f"Policy({len(self.states)} states, {random} of them randomized)"
+
+    def act(self, state: int | str, rng: np.random.Generator | int | None = None) -> str:
+        """Draw the name of an action in a state given by index or name."""
+        if isinstance(state, str):
+            if state not in self.states:
+                raise ValueError(f"there is no state named {state!r}")
+            state = self.states.index(state)
+        if not 0 <= state < len(self.states):
+            raise ValueError(f"state {state} is not between 0 and {len(self.states) - 1}")
+        first, last = np.searchsorted(self.state, [state, state + 1])
+        pi = self.probabilities[first:last]
+        pair = first + np.random.default_rng(rng).choice(last - first, p=pi / pi.sum())
+        return self.actions[self.action[pair]]
+
+    def table(self) -> list[tuple[str, str, float]]:
+        """List (state, action, probability) for every action that is ever taken."""
+        taken = np.flatnonzero(self.probabilities > 0)
+        return [
+            (self.states[self.state[i]], self.actions[self.action[i]], float(self.probabilities[i])) for i in taken
+        ]
+
+
+def as_policy(mdp: MDP, policy: Any) -> Policy:
+    """Read a policy of ``mdp`` from a Policy, probabilities over pairs, a table (S, A), or one action a state."""
+    if isinstance(policy, Policy):
+        if policy.probabilities.shape != (mdp.num_pairs,):
+            raise ValueError(f"the policy has {policy.probabilities.size} pairs; the model has {mdp.num_pairs}")
+        return policy
+    given = np.asarray(policy)
+    if given.shape == (mdp.num_states,) and np.issubdtype(given.dtype, np.integer):
+        pi = (mdp.action == given[mdp.state]).astype(np.float64)
+    elif given.shape == (mdp.num_pairs,):
+        pi = given.astype(np.float64)
+    elif given.shape == (mdp.num_states, len(mdp.actions)):
+        pi = given.astype(np.float64)[mdp.state, mdp.action]
+    else:
+        raise ValueError(
+            f"the policy has shape {given.shape}; give probabilities over the {mdp.num_pairs} pairs, a table "
+            f"(S, A) = ({mdp.num_states}, {len(mdp.actions)}), or one whole-numbered action for each state"
+        )
+    if not np.all(np.isfinite(pi)) or pi.min() < 0:
+        raise ValueError("the policy has probabilities that are negative or not finite")
+    sums = np.bincount(mdp.state, weights=pi, minlength=mdp.num_states)
+    worst = int(np.argmax(np.abs(sums - 1)))
+    if abs(sums[worst] - 1) > 1e-6:
+        raise ValueError(
+            f"the policy's probabilities in state {mdp.states[worst]} sum to {sums[worst]:.10g}, not 1; "
+            "is an action chosen that the state does not offer?"
+        )
+    return Policy(pi / sums[mdp.state], mdp.state, mdp.action, mdp.states, mdp.actions)
+
+
+def policy_from_occupancy(mdp: MDP, d: Array, fallback: Indices) -> Policy:
+    """Read the policy off an occupancy: ``d / (sum over actions)``; in states of no mass the ``fallback`` pair."""
+    d = np.maximum(d, 0.0)
+    visits = np.bincount(mdp.state, weights=d, minlength=mdp.num_states)
+    pi = np.zeros(mdp.num_pairs)
+    pi[fallback] = 1.0
+    seen = visits > 1e-300  # below, the quotient of two denormal numbers need not sum to one
+    inside = seen[mdp.state]
+    pi[inside] = d[inside] / visits[mdp.state[inside]]
+    return Policy(pi, mdp.state, mdp.action, mdp.states, mdp.actions)

@@ -1,0 +1,209 @@
+"""A problem: a model, what to minimize, and the constraints.  ``solve`` is the way from a problem to a proven policy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvxmdp.certificate import Certificate
+from cvxmdp.constraints.base import Constraint
+from cvxmdp.constraints.combine import Intersection, bind
+from cvxmdp.engines.choose import choose_engine
+from cvxmdp.engines.judge import Bound, Candidate, Judge, Refutation
+from cvxmdp.engines.mixing import Mixing
+from cvxmdp.engines.presolve import indicator, policy_iteration
+from cvxmdp.engines.splitting import Splitting
+from cvxmdp.mdp import MDP, Array
+from cvxmdp.solution import Infeasibility, Solution, Stats
+from cvxmdp.status import Progress, Status
+
+
+class Problem:
+    """Minimize an expected cost of a model under convex constraints on its occupancy.
+
+    Parameters
+    ----------
+    mdp : MDP
+        The model.
+    minimize : str or array of shape (num_pairs,)
+        A cost by name, or a vector over pairs.
+    subject_to : list of constraints
+        Their intersection.  See :mod:`cvxmdp.constraints`.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm
+    >>> problem = cm.Problem(cm.worlds.gridworld(size=5), minimize="time",
+    ...                      subject_to=[cm.Budget("collision", at_most=0.01)])
+    >>> problem.solve().status.name
+    'OPTIMAL'
+    """
+
+    def __init__(self, mdp: MDP, minimize: str | npt.ArrayLike, subject_to: Sequence[Any] = ()) -> None:
+        if not isinstance(mdp, MDP):
+            raise ValueError(f"mdp must be a cvxmdp.MDP, not {type(mdp).__name__}")
+        self.mdp = mdp
+        self.cost: Array = mdp.cost(minimize)
+        self.objective = minimize if isinstance(minimize, str) else "cost"
+        self.constraints: list[Constraint] = bind(subject_to, mdp)
+
+    def __repr__(self) -> str:
+        limits = ", ".join(c.name for c in self.constraints) or "nothing"
+        return f"Problem(minimize {self.objective} in {self.mdp!r}, subject to {limits})"
+
+    def solve(
+        self,
+        tolerance: float = 1e-6,
+        method: str | Splitting | Mixing = "auto",
+        time_limit: float | None = None,
+        max_iterations: int | None = None,
+        warm_start: Solution | None = None,
+        callback: Callable[[Progress], object] | None = None,
+        verbose: bool = False,
+    ) -> Solution:
+        """Find a policy and prove how good it is, or prove that none obeys and find the nearest.
+
+        Parameters
+        ----------
+        tolerance : float
+            Relative and free of units: ``gap <= tolerance * |c|'d``, and each violation at most ``tolerance`` of its
+            limit.
+        method : {"auto", "splitting", "mixing"}, Splitting or Mixing
+            The engine.  "auto" chooses, see :func:`cvxmdp.engines.choose.choose_engine`.
+        time_limit : float, optional
+            Seconds after which the best policy so far is returned.
+        max_iterations : int, optional
+            Passes after which the best policy so far is returned.
+        warm_start : Solution, optional
+            An earlier solution of the same or a similar problem.
+        callback : callable, optional
+            Called with a :class:`cvxmdp.status.Progress`; returning true stops the solve.
+        verbose : bool
+            Show progress in the terminal.
+
+        Returns
+        -------
+        Solution
+            Always, whatever the status.  Ctrl-C returns INTERRUPTED with the best policy so far.
+        """
+        if not 0 < tolerance < 1:
+            raise ValueError(f"tolerance is {tolerance}; it must lie between 0 and 1 (1e-6 is the default)")
+        if time_limit is not None and not time_limit > 0:
+            raise ValueError(f"time_limit is {time_limit}; it must be a positive number of seconds")
+        if max_iterations is not None and max_iterations < 1:
+            raise ValueError(f"max_iterations is {max_iterations}; at least one is needed")
+        if warm_start is not None and warm_start.occupancy.shape != (self.mdp.num_pairs,):
+            raise ValueError(f"warm_start has {warm_start.occupancy.size} pairs; the model has {self.mdp.num_pairs}")
+        engine = choose_engine(method, self.constraints)
+        if verbose:
+            from cvxmdp.report.console import live_progress
+
+            with live_progress(callback) as shown:
+                return self._solve(tolerance, engine, time_limit, max_iterations, warm_start, shown)
+        return self._solve(tolerance, engine, time_limit, max_iterations, warm_start, callback)
+
+    def _solve(
+        self,
+        tolerance: float,
+        engine: Splitting | Mixing,
+        time_limit: float | None,
+        max_iterations: int | None,
+        warm_start: Solution | None,
+        callback: Callable[[Progress], object] | None,
+    ) -> Solution:
+        started = time.perf_counter()
+        dynamics = self.mdp.dynamics(engine.evaluation)
+        passes = dynamics.passes
+        unconstrained = policy_iteration(dynamics, self.cost)
+        judge = Judge(
+            self.mdp, dynamics, self.cost, Intersection(self.constraints), tolerance,
+            np.inf if time_limit is None else time_limit, engine.most_passes if max_iterations is None else max_iterations,
+            callback, unconstrained, started,
+        )  # fmt: skip
+        judge.propose(indicator(dynamics, unconstrained.pairs))
+        judge.prove(self._no_duals())
+        judge.record(np.nan)
+        presolved = time.perf_counter()
+        status, sentence = judge.verdict(), "policy iteration without the constraints already obeys them"
+        if status is not Status.OPTIMAL:
+            status, sentence = self._engage(judge, engine, warm_start)
+        ended = time.perf_counter()
+        seconds = {"presolve": presolved - started, engine.name: ended - presolved, "total": ended - started}
+        stats = Stats(sentence, judge.iterations, dynamics.passes - passes, seconds, tuple(judge.history))
+        return self._solution(judge, status, stats)
+
+    def _engage(self, judge: Judge, engine: Splitting | Mixing, warm_start: Solution | None) -> tuple[Status, str]:
+        """Run the engine; an infeasible problem goes on to the splitting, which finds the nearest policy."""
+        linear = judge.constraints.linear
+        contradiction = None if linear is None else linear.contradiction()
+        if contradiction is not None:
+            blocks = [contradiction, *(np.zeros(self.mdp.num_pairs) for _ in judge.constraints.blocks[1:])]
+            judge.contradict(judge.constraints.split(blocks))
+            return Status.INFEASIBLE, "the linear limits contradict each other, whatever the policy"
+        start = self._start(warm_start)
+        try:
+            status, sentence = engine.run(judge, start)
+            if status is Status.INFEASIBLE and not isinstance(engine, Splitting) and judge.limit() is None:
+                status, nearest = Splitting().run(judge, start)
+                sentence = f"{sentence}; then {nearest} for the nearest policy"
+        except KeyboardInterrupt:
+            found = judge.refutation is not None
+            status, sentence = (Status.INFEASIBLE if found else Status.INTERRUPTED), "interrupted"
+        return status, sentence
+
+    def _start(self, warm_start: Solution | None) -> tuple[Array, list[Array]] | None:
+        if warm_start is None:
+            return None
+        duals = [np.asarray(dual) for dual in warm_start.certificate.duals]
+        known = len(duals) == len(self.constraints)
+        return warm_start.occupancy, duals if known else self._no_duals()
+
+    def _no_duals(self) -> list[Array]:
+        """Return duals whose normals are zero."""
+        zero = np.zeros(self.mdp.num_pairs)
+        return [c.dual(inside, inside, 0.0) for c, inside in ((c, c.project(zero)) for c in self.constraints)]
+
+    def _solution(self, judge: Judge, status: Status, stats: Stats) -> Solution:
+        chosen = judge.nearest if status is Status.INFEASIBLE and judge.nearest is not None else judge.best
+        assert chosen is not None and judge.bound is not None
+        certificate = self._certificate(judge, status, chosen, judge.bound, judge.refutation)
+        gap = (chosen.value - judge.bound.value) / max(chosen.scale, 1e-300)
+        infeasibility = None
+        if status is Status.INFEASIBLE and judge.refutation is not None:
+            blocks = judge.constraints.blocks
+            v = np.sum([chosen.d - block.project(chosen.d) for block in blocks], axis=0)
+            infeasibility = Infeasibility(
+                v, judge.refutation.margin, (judge.refutation.distance, judge.constraints.distance(chosen.d)),
+                certificate.violations, chosen.policy,
+            )  # fmt: skip
+        prices = {c.name: c.price(dual) for c, dual in zip(self.constraints, judge.bound.duals, strict=True)}
+        visits = np.bincount(self.mdp.state, weights=chosen.d, minlength=self.mdp.num_states)
+        return Solution(
+            status, chosen.value, judge.bound.value, gap, chosen.policy, chosen.d, visits, certificate.costs,
+            certificate.violations, prices, certificate, infeasibility, stats,
+        )  # fmt: skip
+
+    def _certificate(
+        self, judge: Judge, status: Status, chosen: Candidate, bound: Bound, refutation: Refutation | None
+    ) -> Certificate:
+        claims = {Status.OPTIMAL: "optimal", Status.INFEASIBLE: "infeasible"}
+        proof = {}
+        if status is Status.INFEASIBLE and refutation is not None:
+            proof = {"margin": refutation.margin, "margin_duals": refutation.duals, "margin_potential": refutation.V}
+        return Certificate(
+            claims.get(status, "bound"),
+            chosen.policy.probabilities,
+            chosen.d,
+            chosen.value,
+            bound.value,
+            {name: float(cost @ chosen.d) for name, cost in self.mdp.costs.items()},
+            {c.name: c.violation(chosen.d) for c in self.constraints},
+            judge.tolerance,
+            bound.duals,
+            bound.V,
+            **proof,  # type: ignore[arg-type]
+        )

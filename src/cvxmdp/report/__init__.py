@@ -1,0 +1,1 @@
+"""What a reader sees of an answer: tables and pictures."""
