@@ -355,6 +355,8 @@ def _matrix(what: str, matrix: Any) -> Any:
     if sp.issparse(matrix):
         result = sp.csr_array(matrix, dtype=np.float64, copy=True)
         result.sum_duplicates()
+        if result.shape[1] < 2**31:
+            result.indices = result.indices.astype(np.int32, copy=False)
     else:
         result = _floats(what, matrix)
     if len(result.shape) != 2 or 0 in result.shape:

@@ -12,12 +12,14 @@ from cvxmdp.mdp import MDP
 DENSE_DENSITY = 0.2
 """From this share of nonzero entries on, reading a dense row through BLAS is faster than gathering a sparse one."""
 
+SMALL = 200_000
+
 
 def choose_dynamics(mdp: MDP, evaluation: str = "auto") -> Dynamics:
     """Choose dense or sparse dynamics and how their linear systems are solved.
 
     P is held dense when at least a fifth of its entries are nonzero and the array fits in half of the free memory,
-    and also when it is tiny (up to 10 000 entries), where the overhead of threads would dominate.  Otherwise it is
+    and also when it is small (up to 200 000 entries), where it stays in the cache.  Otherwise it is
     held sparse.  What does not fit is never made dense.
 
     Parameters
@@ -35,7 +37,7 @@ def choose_dynamics(mdp: MDP, evaluation: str = "auto") -> Dynamics:
     nonzeros = P.nnz if sp.issparse(P) else int(np.count_nonzero(P))
     memory = available_memory()
     steps = plan(mdp.num_states, mdp.num_pairs, nonzeros, evaluation, memory)
-    dense = size <= 10_000 or (nonzeros >= DENSE_DENSITY * size and (not sp.issparse(P) or 8 * size <= memory // 2))
+    dense = size <= SMALL or (nonzeros >= DENSE_DENSITY * size and (not sp.issparse(P) or 8 * size <= memory // 2))
     if dense:
         from cvxmdp.dynamics.dense import DenseDynamics
 

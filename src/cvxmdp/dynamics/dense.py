@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.linalg as la
 
 from cvxmdp.dynamics.tabular import Tabular
 from cvxmdp.mdp import Array, Indices
@@ -31,10 +32,9 @@ class DenseDynamics(Tabular):
         return np.asarray(self.per_state(d) - self.gamma * (self.P.T @ d))
 
     def gram(self) -> Array:
-        """``M'M = gamma^2 P'P - gamma (Xi'P + P'Xi) + Xi'Xi`` without a second array of the size of P."""
+        """``M'M = gamma^2 P'P - gamma (Xi'P + P'Xi) + Xi'Xi`` without a second array of the size of P (lower triangle)."""
         by_state = np.add.reduceat(self.P, self.first[:-1], axis=0)
-        out = self.P.T @ self.P
-        out *= self.gamma**2
+        out: Array = la.blas.dsyrk(self.gamma**2, self.P.T, lower=1)
         out -= self.gamma * by_state
         out -= self.gamma * by_state.T
         out[np.diag_indices(self.num_states)] += np.diff(self.first)

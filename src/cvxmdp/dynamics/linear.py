@@ -21,8 +21,10 @@ from cvxmdp.mdp import Array
 Solve = Callable[[Array], Array]
 
 KRYLOV_TOLERANCE = 1e-13
-DENSE_STATES = 1500
-"""Up to here a dense factor of S x S (18 MB, a tenth of a second) is always worth its time."""
+NORMAL_STATES = 1500
+"""Up to here a dense factor of M'M (18 MB, a tenth of a second) is always worth its time."""
+VISITED_STATES = 200
+"""Up to here a dense factor in every Newton step is faster than conjugate gradients."""
 SPARSE_ROW = 16
 """Up to this many entries a row, a sparse factor of a policy's matrix keeps its fill small."""
 
@@ -60,7 +62,7 @@ def plan(num_states: int, num_pairs: int, nonzeros: int, evaluation: str, memory
     normal        sparse factor of ``M'M`` under the same rule for 20 000 states; else dense Cholesky while
                   ``8 S^2`` bytes, twice (matrix and factor), fit in half of the free memory and S <= 8000;
                   else conjugate gradients, which never form ``M'M``
-    visited       like normal, but a dense factor only up to 1500 states, since it is made anew in every step
+    visited       like normal, but a dense factor only up to 200 states, since it is made anew in every step
     ============  ==============================================================================================
 
     ``"direct"`` forces factors and raises ``MemoryError`` when they do not fit; ``"iterative"`` forces Krylov methods.
@@ -85,7 +87,7 @@ def plan(num_states: int, num_pairs: int, nonzeros: int, evaluation: str, memory
     if thin and not small and num_states <= 20_000:
         return Plan(policy, "sparse", "sparse", f"{per_row:.0f} entries a row: sparse factors have little fill")
     normal = "dense" if fits and num_states <= 8000 else "iterative"
-    visited = "dense" if fits and num_states <= DENSE_STATES else "iterative"
+    visited = "dense" if fits and num_states <= VISITED_STATES else "iterative"
     return Plan(policy, normal, visited, f"{num_states} states, {per_row:.0f} entries a row: {normal} regularized solves")
 
 

@@ -18,10 +18,12 @@ class SparseDynamics(Tabular):
     def __init__(self, mdp: MDP, P: Any, plan: Plan) -> None:
         super().__init__(mdp, P, plan)
         # Numba is loaded when a sparse model is first solved, so that importing the library stays fast.
-        from cvxmdp.dynamics import kernels
+        from cvxmdp.dynamics import kernels  # isort: skip
+        from numba import get_num_threads
 
         self._kernels = kernels
-        self._csr = (P.data, P.indices, P.indptr)
+        self._threads = get_num_threads()
+        self._csr = (P.data, P.indices.view(np.uint32), P.indptr)
 
     def sweep(self, c: Array, V: Array) -> tuple[Array, Indices]:
         self.passes += 1
@@ -35,7 +37,7 @@ class SparseDynamics(Tabular):
 
     def flow(self, d: Array) -> Array:
         self.passes += 1
-        out: Array = self._kernels.flow(*self._csr, self.first, self.gamma, d)
+        out: Array = self._kernels.flow(*self._csr, self.first, self.gamma, d, self._threads)
         return out
 
     def gram(self) -> Any:

@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
+import scipy.linalg as la
 import scipy.sparse as sp
 
-from cvxmdp.dynamics.linear import DENSE_STATES, Plan, Solve, conjugate_gradients, factor_policy, factor_spd
+from cvxmdp.dynamics.linear import NORMAL_STATES, Plan, Solve, conjugate_gradients, factor_policy, factor_spd
 from cvxmdp.mdp import MDP, Array, Indices
 
 NORMAL_STEPS = 2000
@@ -29,7 +30,7 @@ class Tabular(ABC):
         self.plan = plan
         self.P = P
         self._normal: Solve | None = None
-        self.factored = plan.normal == "sparse" or (plan.normal == "dense" and self.num_states <= DENSE_STATES)
+        self.factored = plan.normal == "sparse" or (plan.normal == "dense" and self.num_states <= NORMAL_STATES)
 
     @abstractmethod
     def sweep(self, c: Array, V: Array) -> tuple[Array, Indices]:
@@ -106,7 +107,7 @@ class Tabular(ABC):
             return factor_spd(H + sp.diags_array(shift * (diagonal + diagonal.mean())))(rhs)
         M = self.gamma * (P.toarray() if sp.issparse(P) else P)
         M[np.arange(pairs.size), owner] -= 1.0
-        H = M.T @ M
+        H = la.blas.dsyrk(1.0, M.T, lower=1)
         diagonal = np.einsum("ii->i", H)
         diagonal += shift * (diagonal + diagonal.mean())
         return factor_spd(H)(rhs)

@@ -14,6 +14,8 @@ from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.mdp import Array, Indices
 
 MOST_ROUNDS = 200
+ROUNDING = 1e-12
+"""Relative to the value: what an evaluation may be off by, so that smaller gains are not pursued."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +41,7 @@ def policy_iteration(
         V = dynamics.value(indicator(dynamics, pairs), c)
         best, greedy = dynamics.sweep(c, V)
         gain = V - best
-        rounding = 4e-15 * max(float(np.max(np.abs(V))), float(np.max(np.abs(c))))
+        rounding = ROUNDING * float(np.max(np.abs(V)))
         if float(np.max(gain)) <= max(tolerance, rounding):
             break
         better = gain > rounding

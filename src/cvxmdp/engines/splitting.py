@@ -24,6 +24,7 @@ from cvxmdp.status import Status
 Prox = Callable[[Array, float, float], Regularized]
 
 SAFEGUARD = 1e-10
+NATURAL = 2.0
 NEWTON_STEPS = 60
 FIRST_CHECK = 5
 PATIENCE = 40
@@ -229,7 +230,7 @@ def _adaptive(
     unit = cost_unit(judge.c)
     d0 = judge.dynamics.occupancy(indicator(judge.dynamics, judge.unconstrained.pairs))
     spread = float(np.linalg.norm(inner.c - inner.c.mean())) or float(np.sqrt(inner.c.size))
-    sigma = settings.step * unit if settings.step is not None else float(np.linalg.norm(d0)) / spread
+    sigma = settings.step * unit if settings.step is not None else NATURAL * judge.constraints.distance(d0) / spread
     blocks = len(judge.constraints.blocks)
     w = np.tile(d0, (blocks, 1))
     if start is not None:
