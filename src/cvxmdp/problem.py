@@ -137,7 +137,7 @@ class Problem:
         return self._solution(judge, status, stats)
 
     def _engage(self, judge: Judge, engine: Splitting | Mixing, warm_start: Solution | None) -> tuple[Status, str]:
-        """Run the engine; an infeasible problem goes on to the splitting, which finds the nearest policy."""
+        """Run the engine, unless the limits contradict each other."""
         linear = judge.constraints.linear
         contradiction = None if linear is None else linear.contradiction()
         if contradiction is not None:
@@ -147,9 +147,6 @@ class Problem:
         start = self._start(warm_start)
         try:
             status, sentence = engine.run(judge, start)
-            if status is Status.INFEASIBLE and not isinstance(engine, Splitting) and judge.limit() is None:
-                status, nearest = Splitting().run(judge, start)
-                sentence = f"{sentence}; then {nearest} for the nearest policy"
         except KeyboardInterrupt:
             found = judge.refutation is not None
             status, sentence = (Status.INFEASIBLE if found else Status.INTERRUPTED), "interrupted"

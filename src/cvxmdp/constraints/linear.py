@@ -72,7 +72,7 @@ class Linear:
             i = int(crossed[0])
             raise ValueError(f"row {i} must lie between {self.lower[i]:g} and {self.upper[i]:g}; no value does")
         squares = E.multiply(E).sum(axis=1) if sp.issparse(E) else np.einsum("ij,ij->i", E, E)
-        self._norms = np.where(squares > 0, np.sqrt(squares), 1.0)
+        self.norms = np.where(squares > 0, np.sqrt(squares), 1.0)
         self._factor: Array | None = None
         self._last = np.zeros(E.shape[0])
 
@@ -89,10 +89,10 @@ class Linear:
             n = self.rows.shape[0]
             if n <= QR_ROWS:
                 dense = self.rows.toarray() if sp.issparse(self.rows) else self.rows
-                self._factor = np.ascontiguousarray(np.linalg.qr((dense / self._norms[:, None]).T, mode="r").T)
+                self._factor = np.ascontiguousarray(np.linalg.qr((dense / self.norms[:, None]).T, mode="r").T)
             else:
                 gram = self.rows @ self.rows.T
-                gram = (gram.toarray() if sp.issparse(gram) else gram) / np.outer(self._norms, self._norms)
+                gram = (gram.toarray() if sp.issparse(gram) else gram) / np.outer(self.norms, self.norms)
                 values, vectors = np.linalg.eigh(gram)
                 kept = values > 1e-14 * values[-1]
                 self._factor = np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
@@ -104,8 +104,8 @@ class Linear:
         They are NaN when the limits contradict each other, so that the set is empty.
         """
         F = self.factor
-        value = (self.rows @ point) / self._norms
-        upper, lower = self.upper / self._norms - value, self.lower / self._norms - value
+        value = (self.rows @ point) / self.norms
+        upper, lower = self.upper / self.norms - value, self.lower / self.norms - value
         finite = np.concatenate([upper[np.isfinite(upper)], lower[np.isfinite(lower)]])
         scale = float(np.max(np.abs(finite), initial=0.0))
         if np.all(upper >= 0) and np.all(lower <= 0):
@@ -125,12 +125,12 @@ class Linear:
             )
             if flag >= 1:
                 self._last = np.asarray(info["lam"])
-                return scale * self._last / self._norms
+                return scale * self._last / self.norms
         return np.full(value.size, np.nan)
 
     def contradiction(self) -> Array | None:
         """Return multipliers that prove the limits contradict each other (``E'm = 0``, negative support), or None."""
-        F, (u, l) = self.factor, (self.upper / self._norms, self.lower / self._norms)
+        F, (u, l) = self.factor, (self.upper / self.norms, self.lower / self.norms)
         n = u.size
         zero = np.zeros(n)
         cost = np.concatenate([np.where(np.isfinite(u), u, zero), -np.where(np.isfinite(l), l, zero)])
@@ -140,7 +140,7 @@ class Linear:
         )
         if answer.status != 0 or answer.fun >= -1e-9 * max(float(np.max(np.abs(cost))), 1e-300):
             return None
-        return np.asarray((answer.x[:n] - answer.x[n:]) / self._norms)
+        return np.asarray((answer.x[:n] - answer.x[n:]) / self.norms)
 
     def project(self, point: Array) -> Array:
         """Return the nearest member, from the multipliers of its dual."""

@@ -20,6 +20,9 @@ from cvxmdp.mdp import MDP, Array
 from cvxmdp.policy import Policy, policy_from_occupancy
 from cvxmdp.status import Progress, Status
 
+NEAREST = 1e-4
+"""On an infeasible problem: how exactly, relatively, the least distance and the cheapest nearest policy are sought."""
+
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
@@ -82,22 +85,26 @@ class Judge:
 
     def propose(self, d: Array) -> Candidate:
         """Evaluate the policy read off ``d`` and keep it when it is the best so far."""
+        candidate = self.candidate(d)
+        if self.best is None or self._better(candidate, self.best):
+            self.best = candidate
+        if self.refutation is not None:
+            distance = self.constraints.distance(candidate.d)
+            if distance < self.nearest_distance:
+                self.nearest, self.nearest_distance = candidate, distance
+        return candidate
+
+    def candidate(self, d: Array) -> Candidate:
+        """Read the policy off ``d`` and evaluate it."""
         policy = policy_from_occupancy(self.mdp, d, self.unconstrained.pairs)
         exact = self.dynamics.occupancy(policy.probabilities)
-        candidate = Candidate(
+        return Candidate(
             policy,
             exact,
             float(self.c @ exact),
             float(np.abs(self.c) @ exact),
             self.constraints.relative(exact),
         )
-        if self.best is None or self._better(candidate, self.best):
-            self.best = candidate
-        if self.refutation is not None:
-            distance = self.constraints.distance(exact)
-            if distance < self.nearest_distance:
-                self.nearest, self.nearest_distance = candidate, distance
-        return candidate
 
     def _better(self, new: Candidate, old: Candidate) -> bool:
         """Among policies that obey, the cheaper; else the one that violates less."""
@@ -132,6 +139,13 @@ class Judge:
         if self.refutation is None or found.distance > self.refutation.distance:
             self.refutation = found
         return found
+
+    def settle(self, d: Array) -> None:
+        """Take ``d`` as the nearest policy if it is as near as the nearest so far: it is the cheapest of them."""
+        candidate = self.candidate(d)
+        distance = self.constraints.distance(candidate.d)
+        if distance <= (1 + NEAREST) * self.nearest_distance:
+            self.nearest, self.nearest_distance = candidate, distance
 
     def contradict(self, duals: Sequence[Array]) -> None:
         """Note duals whose normals cancel and whose limits do not: the constraints exclude each other."""

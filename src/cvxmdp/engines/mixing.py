@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import daqp
 import numpy as np
 import scipy.optimize
 
-from cvxmdp.constraints.linear import Linear
-from cvxmdp.engines.judge import Judge
+from cvxmdp.constraints.linear import EQUALITY, INFINITE, Linear
+from cvxmdp.engines.judge import NEAREST, Judge
 from cvxmdp.engines.presolve import indicator, policy_iteration
 from cvxmdp.mdp import Array
 from cvxmdp.status import Status
@@ -52,71 +53,118 @@ class Mixing:
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status, str]:
         """Mix until the judge is satisfied; return the status and a sentence."""
-        linear = judge.constraints.linear
-        assert linear is not None
-        mixture = Mixture(judge, linear)
-        mixture.add(judge.best.d if judge.best is not None and start is None else start[0] if start else None)
-        if not judge.best or judge.best.violation > judge.tolerance:
-            slack, status = self._reach(judge, mixture)
-            if status is not None:
-                return status, f"mixing {len(mixture.occupancies)} policies"
-            mixture.slack = slack
-        status = self._improve(judge, mixture, start)
+        assert judge.constraints.linear is not None and judge.best is not None
+        mixture = Mixture(judge, judge.constraints.linear)
+        mixture.add(judge.best.d)
+        if start is not None:
+            mixture.add(start[0])
+            judge.prove(start[1])
+        status = self._reach(judge, mixture)
+        if status is Status.INFEASIBLE:
+            status = self._approach(judge, mixture) or self._improve(judge, mixture)
+        elif status is None:
+            status = self._improve(judge, mixture)
         return status, f"mixing {len(mixture.occupancies)} policies"
 
-    def _reach(self, judge: Judge, mixture: Mixture) -> tuple[float, Status | None]:
-        """Lower the worst relative excess until some mixture obeys, or prove that none does."""
-        zero = np.zeros_like(judge.c)
-        V: Array | None = None
-        best, center = -np.inf, None
+    def _reach(self, judge: Judge, mixture: Mixture) -> Status | None:
+        """Lower the worst relative excess until some mixture obeys (None), or prove that none does."""
+        V, pricing = None, Pricing(self.smoothing)
         while True:
-            judge.iterations += 1
             weights, multipliers, excess = mixture.least_excess()
+            mixture.slack = max(excess, 0.0)
             if excess <= 0.01 * judge.tolerance:
-                return max(excess, 0.0), None
-            trial = multipliers if center is None else (1 - self.smoothing) * multipliers + self.smoothing * center
-            priced = policy_iteration(judge.dynamics, zero + mixture.normal(trial), V, 1e-3 * judge.tolerance)
-            V = priced.V
-            reach = priced.bound - mixture.support(trial)
-            if reach > best:
-                best, center = reach, trial
-            if reach > 0 and judge.refute(judge.constraints.split([mixture.dual(trial)])) is not None:
-                judge.propose(mixture.mix(weights))
-                judge.record(excess)
-                return excess, Status.INFEASIBLE
+                return None
+            judge.iterations += 1
+            trial = pricing.trial(multipliers)
+            priced = policy_iteration(judge.dynamics, mixture.normal(trial), V, 1e-3 * judge.tolerance)
+            V, bound = priced.V, priced.bound - mixture.support(trial)
+            pricing.note(trial, bound)
             judge.propose(mixture.mix(weights))
             judge.record(excess)
-            if (status := judge.limit()) is not None:
-                return excess, status
-            if excess - best <= 0.01 * judge.tolerance and excess <= judge.tolerance:
-                return excess, None
-            if not mixture.add_policy(priced.pairs):
-                if center is None or np.array_equal(trial, multipliers):
-                    return excess, Status.ITERATION_LIMIT
-                center = multipliers
+            if bound > 0 and judge.refute(judge.constraints.split([mixture.dual(trial)])) is not None:
+                return Status.INFEASIBLE
+            if (limit := judge.limit()) is not None:
+                return limit
+            if excess - pricing.best <= 0.01 * judge.tolerance and excess <= judge.tolerance:
+                return None
+            if not mixture.add_policy(priced.pairs) and not pricing.sharpen():
+                return None if excess <= judge.tolerance else Status.ITERATION_LIMIT
 
-    def _improve(self, judge: Judge, mixture: Mixture, start: tuple[Array, list[Array]] | None) -> Status:
+    def _approach(self, judge: Judge, mixture: Mixture) -> Status | None:
+        """Lower the distance to the constraints until it is proven least; then relax the limits by what is missing.
+
+        The displacement v of the paper is fixed by then, and the cheapest of the nearest policies, its Proposition 4, is
+        the optimum under the relaxed limits.
+        """
+        V = None
+        judge.propose(mixture.mix(mixture.least_excess()[0]))
+        while True:
+            judge.iterations += 1
+            weights, multipliers = mixture.nearest()
+            duals = judge.constraints.split([mixture.dual(multipliers)])
+            judge.refute(duals)
+            judge.propose(mixture.mix(weights))
+            judge.record(judge.nearest_distance)
+            assert judge.refutation is not None
+            close = judge.nearest_distance <= (1 + NEAREST) * judge.refutation.distance
+            priced = policy_iteration(judge.dynamics, mixture.normal(multipliers), V, 0.0)
+            V = priced.V
+            if close or judge.limit() is not None or not mixture.add_policy(priced.pairs):
+                mixture.relax(mixture.mix(weights))
+                return None if judge.limit() is None else Status.INFEASIBLE
+
+    def _improve(self, judge: Judge, mixture: Mixture) -> Status:
         """Lower the cost of the mixture until the gap is proven."""
-        center: Array | None = None
-        if start is not None:
-            judge.prove(start[1])
+        pricing = Pricing(self.smoothing)
+        best = -np.inf
         while True:
             judge.iterations += 1
             weights, multipliers = mixture.least_cost()
-            judge.propose(mixture.mix(weights))
-            trial = multipliers if center is None else (1 - self.smoothing) * multipliers + self.smoothing * center
-            before = -np.inf if judge.bound is None else judge.bound.value
+            d = mixture.mix(weights)
+            judge.propose(d)
+            trial = pricing.trial(multipliers)
             bound = judge.prove(judge.constraints.split([mixture.dual(trial)]))
-            if bound.value > before:
-                center = trial
+            relaxed = bound.value - mixture.relaxation @ mixture.dual(trial)
+            pricing.note(trial, relaxed)
+            best = max(best, relaxed)
             judge.record(judge.gap)
-            if (status := judge.verdict()) is not None:
+            if judge.refutation is not None:
+                # Among the nearest the cheapest is wanted: its gap is measured under the relaxed limits.
+                if float(judge.c @ d) - best <= NEAREST * float(np.abs(judge.c) @ d) or judge.limit() is not None:
+                    judge.settle(d)
+                    return Status.INFEASIBLE
+            elif (status := judge.verdict()) is not None:
                 return status
             pairs = judge.dynamics.sweep(judge.c + mixture.normal(trial), bound.V)[1]
-            if not mixture.add_policy(pairs):
-                if center is None or np.array_equal(trial, multipliers):
-                    return Status.ITERATION_LIMIT
-                center = multipliers
+            if not mixture.add_policy(pairs) and not pricing.sharpen():
+                return Status.INFEASIBLE if judge.refutation is not None else Status.ITERATION_LIMIT
+
+
+class Pricing:
+    """Multipliers to price: the master's, smoothed towards the ones of the best bound so far."""
+
+    def __init__(self, smoothing: float) -> None:
+        self.smoothing = smoothing
+        self.center: Array | None = None
+        self.best = -np.inf
+        self.smoothed = False
+
+    def trial(self, multipliers: Array) -> Array:
+        """Return the multipliers to price in this round."""
+        self.smoothed = self.center is not None and self.smoothing > 0
+        if self.center is None or not self.smoothed:
+            return multipliers
+        return (1 - self.smoothing) * multipliers + self.smoothing * self.center
+
+    def note(self, trial: Array, bound: float) -> None:
+        """Keep the multipliers of the best bound."""
+        if bound > self.best:
+            self.best, self.center = bound, trial
+
+    def sharpen(self) -> bool:
+        """Price the master's own multipliers next, after a smoothed round found no new policy; False if they were."""
+        was, self.center = self.smoothed, None
+        return was
 
 
 @dataclass(eq=False)
@@ -130,6 +178,7 @@ class Mixture:
     values: list[Array] = field(default_factory=list)
     seen: set[bytes] = field(default_factory=set)
     slack: float = 0.0
+    """What the scaled limits are widened by, for a feasible set so thin that rounding hides it."""
 
     def __post_init__(self) -> None:
         """Measure each row by its limit or its size under the unconstrained optimum."""
@@ -144,14 +193,24 @@ class Mixture:
         self.which = np.concatenate([np.flatnonzero(up), np.flatnonzero(down)])
         self.signs = np.concatenate([np.ones(up.sum()), -np.ones(down.sum())])
         self.limits = np.concatenate([linear.upper[up], -linear.lower[down]]) / self.scale[self.which]
+        self.relaxation = np.zeros(linear.upper.size)
 
-    def add(self, d: Array | None) -> None:
+    def add(self, d: Array) -> None:
         """Add an occupancy."""
-        if d is not None:
-            self.occupancies.append(d)
-            self.costs.append(float(self.judge.c @ d) / self.cost_scale)
-            rows = np.asarray(self.linear.rows @ d).ravel() / self.scale
-            self.values.append(self.signs * rows[self.which])
+        self.occupancies.append(d)
+        self.costs.append(float(self.judge.c @ d) / self.cost_scale)
+        self.values.append(self.sides(d))
+
+    def sides(self, d: Array) -> Array:
+        """Return the scaled rows of an occupancy, to be compared with the limits."""
+        rows = np.asarray(self.linear.rows @ d).ravel() / self.scale
+        return np.asarray(self.signs * rows[self.which])
+
+    def relax(self, d: Array) -> None:
+        """Shift the limits to where the point ``d`` stands outside them: ``E (d - project(d))`` is added to them."""
+        self.relaxation = np.asarray(self.linear.rows @ (d - self.linear.project(d))).ravel()
+        self.limits = self.limits + self.signs * (self.relaxation / self.scale)[self.which]
+        self.slack = 0.0
 
     def add_policy(self, pairs: Array) -> bool:
         """Add a deterministic policy; return False when it was there already."""
@@ -192,6 +251,29 @@ class Mixture:
             [(0, None)] * count + [(None, None)],
         )
         return answer.x[:-1], -answer.ineqlin.marginals, float(answer.x[-1])
+
+    def nearest(self) -> tuple[Array, Array]:
+        """Weights of least Euclidean distance to the constraints, and the multipliers that prove it.
+
+        With ``E' = Q R`` a displacement ``Q t`` of least norm is sought such that the mixture minus it obeys.
+        """
+        A, count = np.stack(self.values, axis=1), len(self.values)
+        norms = self.linear.norms / self.scale
+        F = self.signs[:, None] * (self.linear.factor * norms[:, None])[self.which]
+        # Distances may be a millionth of an occupancy: measure them by the last mixture's own.
+        unit = max(self.judge.nearest_distance, 1e-12)
+        rank = F.shape[1]
+        H = np.diag(np.append(np.zeros(count), np.ones(rank)))
+        sides = np.abs(F).sum(axis=1) * unit
+        within = np.hstack([A, -F * unit]) / sides[:, None]
+        rows = np.vstack([within, np.append(np.ones(count), np.zeros(rank))])
+        upper = np.concatenate([np.full(count, INFINITE), np.full(rank, INFINITE), self.limits / sides, [1.0]])
+        lower = np.concatenate([np.zeros(count), np.full(rank + sides.size, -INFINITE), [1.0]])
+        sense = np.zeros(upper.size, dtype=np.int32)
+        sense[-1] = EQUALITY
+        x, _, _, info = daqp.solve(H, np.zeros(count + rank), rows, upper, lower, sense, primal_tol=1e-11, dual_tol=1e-12)
+        multipliers = np.maximum(np.asarray(info["lam"])[count + rank : -1], 0.0) * unit / sides
+        return np.maximum(x[:count], 0.0), multipliers
 
     def least_cost(self) -> tuple[Array, Array]:
         """Weights of least cost within the limits, and the multipliers in units of the cost."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from cvxmdp.constraints.combine import Intersection
 from cvxmdp.dynamics.base import Dynamics
-from cvxmdp.engines.judge import Judge
+from cvxmdp.engines.judge import NEAREST, Judge
 from cvxmdp.engines.presolve import indicator
 from cvxmdp.engines.regularized import Regularized, newton, qrpi
 from cvxmdp.mdp import Array
@@ -28,8 +28,6 @@ NATURAL = 2.0
 NEWTON_STEPS = 60
 FIRST_CHECK = 5
 PATIENCE = 40
-NEAREST = 1e-4
-NEAREST_PASSES = 2000
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cvxmdp.status import Status
+
 if TYPE_CHECKING:
     from cvxmdp.solution import Solution
 
@@ -26,7 +28,10 @@ def describe(solution: Solution) -> str:
     for name, violation in solution.violations.items():
         price = np.ravel(solution.prices[name])
         worst = float(price[np.argmax(np.abs(price))]) if price.size else 0.0
-        excess = f"exceeded by {violation:.3g}" if violation > 0 else "obeyed"
+        if solution.infeasibility is not None:
+            lines.append(f"  limit {name}: " + (f"exceeded by {violation:.3g}" if violation > 0 else "obeyed"))
+            continue
+        excess = f"exceeded by {violation:.3g}" if violation > 0 and solution.status is not Status.OPTIMAL else "obeyed"
         cost = "no effect on the optimum" if worst == 0 else f"raising it by 1 changes the optimum by {worst:.4g}"
         lines.append(f"  limit {name}: {excess}; {cost}")
     total = solution.stats.seconds["total"]
