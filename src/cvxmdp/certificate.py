@@ -96,7 +96,9 @@ class Certificate:
             near(f"the violation of {constraint.name!r}", self.violations[constraint.name], found, 1.0)
         recomputed = bound_of(problem.mdp, problem.constraints, c, self.duals, self.potential)
         if not self.bound <= recomputed + slack * max(abs(recomputed), float(np.abs(c) @ d)):
-            raise CertificateError(f"the certificate claims the bound {self.bound:.12g}; its proof gives {recomputed:.12g}")
+            raise CertificateError(
+                f"the certificate claims the bound {self.bound:.12g}; its proof gives {recomputed:.12g}"
+            )
         if self.claim == "optimal":
             worst = max((k.relative(d) for k in problem.constraints), default=0.0)
             gap = (float(c @ d) - recomputed) / max(float(np.abs(c) @ d), 1e-300)
@@ -111,7 +113,9 @@ class Certificate:
             zero = np.zeros_like(c)
             margin = bound_of(problem.mdp, problem.constraints, zero, self.margin_duals, self.margin_potential)
             if not margin > 0 or self.margin > margin * (1 + 1e-6):
-                raise CertificateError(f"the certificate claims the margin {self.margin:.6g}; its proof gives {margin:.6g}")
+                raise CertificateError(
+                    f"the certificate claims the margin {self.margin:.6g}; its proof gives {margin:.6g}"
+                )
 
     def _check_policy(self, mdp: MDP) -> None:
         pi, d = self.probabilities, self.occupancy

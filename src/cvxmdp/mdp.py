@@ -85,6 +85,7 @@ class MDP:
     initial: Array
     states: tuple[str, ...]
     actions: tuple[str, ...]
+    _dynamics: dict[str, Dynamics]
 
     def __init__(
         self,
@@ -232,9 +233,8 @@ class MDP:
         >>> cm.worlds.gridworld(size=4).with_discount(0.9).discount
         0.9
         """
-        return MDP.from_pairs(
-            self.state, self.action, self.transitions, dict(self.costs), discount, self.initial, self.states, self.actions
-        )  # fmt: skip
+        model = (self.state, self.action, self.transitions, dict(self.costs))
+        return MDP.from_pairs(*model, discount, self.initial, self.states, self.actions)
 
     def cost(self, cost: str | npt.ArrayLike) -> Array:
         """Return a cost by name, or a given vector over pairs after checking it.
@@ -267,8 +267,7 @@ class MDP:
             from cvxmdp.dynamics.choose import choose_dynamics
 
             self._dynamics[evaluation] = choose_dynamics(self, evaluation)
-        dynamics: Dynamics = self._dynamics[evaluation]
-        return dynamics
+        return self._dynamics[evaluation]
 
     def policy(self, probabilities: Any) -> Policy:
         """Return a policy of this model from probabilities over pairs, a table (S, A), or one action a state.
@@ -445,7 +444,7 @@ def _check_pairs(state: Indices, action: Indices, num_states: int, states: tuple
 
 def _check_probabilities(transitions: Any, states: tuple[str, ...], pair: Any) -> None:
     entries = transitions.data if sp.issparse(transitions) else transitions
-    if not np.all(np.isfinite(entries)) or entries.size and entries.min() < 0:
+    if not np.all(np.isfinite(entries)) or (entries.size and entries.min() < 0):
         table = sp.coo_array(transitions)
         k = int(np.flatnonzero(~(table.data >= 0) | ~np.isfinite(table.data))[0])
         i, t = (int(axis[k]) for axis in table.coords)
@@ -487,4 +486,4 @@ def _check_initial(initial: npt.ArrayLike | None, num_states: int, states: tuple
         raise ValueError(f"initial gives state {states[bad[0]]} the probability {rho[bad[0]]}; it must be at least 0")
     if abs(rho.sum() - 1) > SUM_TOLERANCE:
         raise ValueError(f"initial sums to {rho.sum():.10g}, not 1; divide it by its sum")
-    return rho / rho.sum()
+    return np.asarray(rho / rho.sum())

@@ -54,15 +54,13 @@ class Policy:
             raise ValueError(f"state {state} is not between 0 and {len(self.states) - 1}")
         first, last = np.searchsorted(self.state, [state, state + 1])
         pi = self.probabilities[first:last]
-        pair = first + np.random.default_rng(rng).choice(last - first, p=pi / pi.sum())
-        return self.actions[self.action[pair]]
+        pair = first + int(np.random.default_rng(rng).choice(last - first, p=pi / pi.sum()))
+        return str(self.actions[self.action[pair]])
 
     def table(self) -> list[tuple[str, str, float]]:
         """List (state, action, probability) for every action that is ever taken."""
         taken = np.flatnonzero(self.probabilities > 0)
-        return [
-            (self.states[self.state[i]], self.actions[self.action[i]], float(self.probabilities[i])) for i in taken
-        ]
+        return [(self.states[self.state[i]], self.actions[self.action[i]], float(self.probabilities[i])) for i in taken]
 
 
 def as_policy(mdp: MDP, policy: Any) -> Policy:

@@ -1,4 +1,4 @@
-"""A problem: a model, what to minimize, and the constraints.  ``solve`` is the way from a problem to a proven policy."""
+"""A problem: a model, what to minimize, and the constraints.  ``solve`` leads from a problem to a proven policy."""
 
 from __future__ import annotations
 
@@ -120,9 +120,8 @@ class Problem:
         passes = dynamics.passes
         unconstrained = policy_iteration(dynamics, self.cost)
         judge = Judge(
-            self.mdp, dynamics, self.cost, Intersection(self.constraints), tolerance,
-            np.inf if time_limit is None else time_limit, engine.most_passes if max_iterations is None else max_iterations,
-            callback, unconstrained, started,
+            self.mdp, dynamics, self.cost, Intersection(self.constraints), tolerance, time_limit or np.inf,
+            max_iterations or engine.most_passes, callback, unconstrained, started,
         )  # fmt: skip
         judge.propose(indicator(dynamics, unconstrained.pairs))
         judge.prove(self._no_duals())
@@ -166,7 +165,8 @@ class Problem:
 
     def _solution(self, judge: Judge, status: Status, stats: Stats) -> Solution:
         chosen = judge.nearest if status is Status.INFEASIBLE and judge.nearest is not None else judge.best
-        assert chosen is not None and judge.bound is not None
+        assert chosen is not None
+        assert judge.bound is not None
         certificate = self._certificate(judge, status, chosen, judge.bound, judge.refutation)
         gap = (chosen.value - judge.bound.value) / max(chosen.scale, 1e-300)
         infeasibility = None
@@ -178,7 +178,8 @@ class Problem:
                 certificate.violations, chosen.policy,
             )  # fmt: skip
         prices = {c.name: c.price(dual) for c, dual in zip(self.constraints, judge.bound.duals, strict=True)}
-        visits = np.bincount(self.mdp.state, weights=chosen.d, minlength=self.mdp.num_states)
+        visits = np.zeros(self.mdp.num_states)
+        np.add.at(visits, self.mdp.state, chosen.d)
         return Solution(
             status, chosen.value, judge.bound.value, gap, chosen.policy, chosen.d, visits, certificate.costs,
             certificate.violations, prices, certificate, infeasibility, stats,

@@ -11,7 +11,8 @@ class Status(Enum):
 
     OPTIMAL = "The policy obeys every constraint and is proven optimal to the tolerance."
     INFEASIBLE = (
-        "No policy obeys every constraint; this is proven. The policy returned comes nearest. Relax a constraint to go on."
+        "No policy obeys every constraint; this is proven. The policy returned comes nearest. "
+        "Relax a constraint to go on."
     )
     APPROXIMATE = (
         "The method's own stopping tests are met, but the proven gap or the violation is above the tolerance. "
@@ -26,7 +27,8 @@ class Status(Enum):
         "raise time_limit, or the tolerance, to go on."
     )
     INTERRUPTED = (
-        "The solve was interrupted. The best policy so far is returned with its true gap; pass it as warm_start to go on."
+        "The solve was interrupted. The best policy so far is returned with its true gap; "
+        "pass it as warm_start to go on."
     )
 
 

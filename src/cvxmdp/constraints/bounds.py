@@ -40,7 +40,9 @@ class Bounds:
         crossed = np.flatnonzero(self.lower > self.upper)
         if crossed.size:
             i = int(crossed[0])
-            raise ValueError(f"lower is {self.lower[i]:g} and upper {self.upper[i]:g} at pair {i}; no value fits between")
+            raise ValueError(
+                f"lower is {self.lower[i]:g} and upper {self.upper[i]:g} at pair {i}; no value fits between"
+            )
         if np.any(self.upper < 0):
             raise ValueError(f"upper is {self.upper.min():g}; an occupancy is never below 0")
 

@@ -60,9 +60,7 @@ class Intersection:
 
     def duals(self, points: Array, projected: Array, scale: float) -> list[Array]:
         """Return one dual array for each constraint, in the order the user gave them."""
-        of_block = [
-            block.dual(y, z, scale) for block, y, z in zip(self.blocks, points, projected, strict=True)
-        ]
+        of_block = [block.dual(y, z, scale) for block, y, z in zip(self.blocks, points, projected, strict=True)]
         return self.split(of_block)
 
     def split(self, of_block: Sequence[Array]) -> list[Array]:

@@ -36,7 +36,7 @@ class Linear:
 
     Notes
     -----
-    The projection solves the dual of eq. (15) in the paper in as many unknowns as there are rows: with ``E' = Q R`` it
+    The projection solves the dual, eq. (15) of the paper, in as many unknowns as there are rows: with ``E' = Q R`` it
     is the least-distance problem ``min |t|^2 / 2`` over ``R't`` within the shifted limits, given to an active-set solver
     that starts from the last active set.
 
@@ -50,7 +50,11 @@ class Linear:
     def __init__(
         self, rows: Any, at_most: Any = None, at_least: Any = None, equal: Any = None, name: str = "linear"
     ) -> None:
-        E = sp.csr_array(rows, dtype=np.float64) if sp.issparse(rows) else np.atleast_2d(np.array(rows, dtype=np.float64))
+        E = (
+            sp.csr_array(rows, dtype=np.float64)
+            if sp.issparse(rows)
+            else np.atleast_2d(np.array(rows, dtype=np.float64))
+        )
         if len(E.shape) != 2 or 0 in E.shape:
             raise ValueError(f"rows has shape {E.shape}; give one row of pairs for each limit")
         if not np.all(np.isfinite(E.data if sp.issparse(E) else E)):
@@ -60,7 +64,7 @@ class Linear:
         if equal is None and at_most is None and at_least is None:
             raise ValueError("a linear constraint needs at_most=, at_least= or equal=")
         self.name = name
-        self.rows = E
+        self.rows: Any = E
         if equal is not None:
             self.upper = limits("equal", equal, E.shape[0], 0.0)
             self.lower = self.upper
@@ -71,7 +75,7 @@ class Linear:
         if crossed.size:
             i = int(crossed[0])
             raise ValueError(f"row {i} must lie between {self.lower[i]:g} and {self.upper[i]:g}; no value does")
-        squares = E.multiply(E).sum(axis=1) if sp.issparse(E) else np.einsum("ij,ij->i", E, E)
+        squares = np.asarray((self.rows * self.rows).sum(axis=1)).ravel()
         self.norms = np.where(squares > 0, np.sqrt(squares), 1.0)
         self._factor: Array | None = None
         self._last = np.zeros(E.shape[0])
@@ -89,9 +93,10 @@ class Linear:
             n = self.rows.shape[0]
             if n <= QR_ROWS:
                 dense = self.rows.toarray() if sp.issparse(self.rows) else self.rows
-                self._factor = np.ascontiguousarray(np.linalg.qr((dense / self.norms[:, None]).T, mode="r").T)
+                R: Any = np.linalg.qr((dense / self.norms[:, None]).T, mode="r")
+                self._factor = np.ascontiguousarray(R.T)
             else:
-                gram = self.rows @ self.rows.T
+                gram: Any = self.rows @ self.rows.T
                 gram = (gram.toarray() if sp.issparse(gram) else gram) / np.outer(self.norms, self.norms)
                 values, vectors = np.linalg.eigh(gram)
                 kept = values > 1e-14 * values[-1]
@@ -130,11 +135,11 @@ class Linear:
 
     def contradiction(self) -> Array | None:
         """Return multipliers that prove the limits contradict each other (``E'm = 0``, negative support), or None."""
-        F, (u, l) = self.factor, (self.upper / self.norms, self.lower / self.norms)
-        n = u.size
+        F, up, low = self.factor, self.upper / self.norms, self.lower / self.norms
+        n = up.size
         zero = np.zeros(n)
-        cost = np.concatenate([np.where(np.isfinite(u), u, zero), -np.where(np.isfinite(l), l, zero)])
-        top = np.concatenate([np.isfinite(u), np.isfinite(l)]).astype(np.float64)
+        cost = np.concatenate([np.where(np.isfinite(up), up, zero), -np.where(np.isfinite(low), low, zero)])
+        top = np.concatenate([np.isfinite(up), np.isfinite(low)]).astype(np.float64)
         answer = scipy.optimize.linprog(
             cost, A_eq=np.hstack([F.T, -F.T]), b_eq=np.zeros(F.shape[1]), bounds=np.stack([0 * top, top], axis=1)
         )
@@ -145,12 +150,12 @@ class Linear:
     def project(self, point: Array) -> Array:
         """Return the nearest member, from the multipliers of its dual."""
         point = check_point(point, self.rows.shape[1])
-        return point - self.rows.T @ self.multipliers(point)
+        return np.asarray(point - self.rows.T @ self.multipliers(point))
 
     def excess(self, point: Array) -> Array:
         """Return by how much each row is beyond its limits."""
         value = self.rows @ point
-        return np.maximum(np.maximum(value - self.upper, self.lower - value), 0.0)
+        return np.asarray(np.maximum(np.maximum(value - self.upper, self.lower - value), 0.0))
 
     def violation(self, point: Array) -> float:
         """Return the largest excess of a row, in its own units."""

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from cvxmdp.mdp import Array, Indices
 
 
@@ -51,6 +54,6 @@ class Dynamics(Protocol):
         """Solve ``M'M V = rhs``: the regularized policy evaluation, eq. (10)."""
         ...
 
-    def solve_visited(self, visited: Array, shift: float, rhs: Array) -> Array:
+    def solve_visited(self, visited: npt.NDArray[np.bool_], shift: float, rhs: Array) -> Array:
         """Solve ``(M_J'M_J + shift diag) V = rhs`` over the pairs J where ``visited`` is true (Newton's system)."""
         ...

@@ -32,7 +32,7 @@ class DenseDynamics(Tabular):
         return np.asarray(self.per_state(d) - self.gamma * (self.P.T @ d))
 
     def gram(self) -> Array:
-        """``M'M = gamma^2 P'P - gamma (Xi'P + P'Xi) + Xi'Xi`` without a second array of the size of P (lower triangle)."""
+        """Lower triangle of ``gamma^2 P'P - gamma (Xi'P + P'Xi) + Xi'Xi``, with no second array of the size of P."""
         by_state = np.add.reduceat(self.P, self.first[:-1], axis=0)
         out: Array = la.blas.dsyrk(self.gamma**2, self.P.T, lower=1)
         out -= self.gamma * by_state

@@ -11,8 +11,8 @@ import os
 # Idle OpenMP threads that spin take the cores that BLAS needs between two kernels: let them sleep.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-import numpy as np  # noqa: E402
-from numba import njit, prange  # noqa: E402
+import numpy as np
+from numba import njit, prange
 
 FAST = {"reassoc", "contract", "nsz"}
 

@@ -88,7 +88,9 @@ def plan(num_states: int, num_pairs: int, nonzeros: int, evaluation: str, memory
         return Plan(policy, "sparse", "sparse", f"{per_row:.0f} entries a row: sparse factors have little fill")
     normal = "dense" if fits and num_states <= 8000 else "iterative"
     visited = "dense" if fits and num_states <= VISITED_STATES else "iterative"
-    return Plan(policy, normal, visited, f"{num_states} states, {per_row:.0f} entries a row: {normal} regularized solves")
+    return Plan(
+        policy, normal, visited, f"{num_states} states, {per_row:.0f} entries a row: {normal} regularized solves"
+    )
 
 
 def sparse_factor(matrix: Any) -> Any:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.linalg as la
 import scipy.sparse as sp
 
@@ -66,7 +67,7 @@ class Tabular(ABC):
 
     def _spread(self, visits: Array, pi: Array) -> Array:
         d: Array = np.maximum(visits, 0.0)[self.owner] * pi
-        return d / d.sum()
+        return np.asarray(d / d.sum())
 
     def per_state(self, d: Array) -> Array:
         """``Xi'd``: sums over the actions of each state."""
@@ -83,7 +84,7 @@ class Tabular(ABC):
             self._normal = factor_spd(self.gram())
         return self._normal(rhs)
 
-    def solve_visited(self, visited: Array, shift: float, rhs: Array) -> Array:
+    def solve_visited(self, visited: npt.NDArray[np.bool_], shift: float, rhs: Array) -> Array:
         """Newton's system over the visited pairs; the shift keeps it definite where states have none."""
         pairs = np.flatnonzero(visited)
         P, owner = self.P[pairs], self.owner[pairs]
@@ -96,9 +97,7 @@ class Tabular(ABC):
                 back = self.gamma * (P.T @ x) - np.bincount(owner, weights=x, minlength=self.num_states)
                 return np.asarray(back + lift * V)
 
-            return conjugate_gradients(
-                apply, rhs, np.zeros_like(rhs), counts + 0.1, VISITED_TOLERANCE, VISITED_STEPS
-            )
+            return conjugate_gradients(apply, rhs, np.zeros_like(rhs), counts + 0.1, VISITED_TOLERANCE, VISITED_STEPS)
         if self.plan.visited == "sparse":
             Xi = sp.csr_array((np.ones(pairs.size), (np.arange(pairs.size), owner)), shape=P.shape)
             M = self.gamma * P - Xi

@@ -1,14 +1,15 @@
 """Mixtures of deterministic policies, for linear constraints with few rows.
 
 Some mixture of at most n + 1 deterministic policies is optimal under n linear rows (Dantzig-Wolfe).  A small linear
-program mixes the policies met so far; its multipliers price the rows; policy iteration at cost ``c + E'lambda`` finds the
-policy that the mixture misses most, and its value is a bound.  Multipliers are smoothed towards the best bound's, which
-keeps them from swinging.
+program mixes the policies met so far; its multipliers price the rows; policy iteration at cost ``c + E'lambda`` finds
+the policy that the mixture misses most, and its value is a bound.  Multipliers are smoothed towards the best bound's,
+which keeps them from swinging.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import daqp
 import numpy as np
@@ -17,7 +18,7 @@ import scipy.optimize
 from cvxmdp.constraints.linear import EQUALITY, INFINITE, Linear
 from cvxmdp.engines.judge import NEAREST, Judge
 from cvxmdp.engines.presolve import indicator, policy_iteration
-from cvxmdp.mdp import Array
+from cvxmdp.mdp import Array, Indices
 from cvxmdp.status import Status
 
 
@@ -53,7 +54,8 @@ class Mixing:
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status, str]:
         """Mix until the judge is satisfied; return the status and a sentence."""
-        assert judge.constraints.linear is not None and judge.best is not None
+        assert judge.constraints.linear is not None
+        assert judge.best is not None
         mixture = Mixture(judge, judge.constraints.linear)
         mixture.add(judge.best.d)
         if start is not None:
@@ -93,7 +95,7 @@ class Mixing:
     def _approach(self, judge: Judge, mixture: Mixture) -> Status | None:
         """Lower the distance to the constraints until it is proven least; then relax the limits by what is missing.
 
-        The displacement v of the paper is fixed by then, and the cheapest of the nearest policies, its Proposition 4, is
+        The displacement v of the paper is fixed by then, and the cheapest of the nearest policies (Proposition 4) is
         the optimum under the relaxed limits.
         """
         V = None
@@ -124,7 +126,7 @@ class Mixing:
             judge.propose(d)
             trial = pricing.trial(multipliers)
             bound = judge.prove(judge.constraints.split([mixture.dual(trial)]))
-            relaxed = bound.value - mixture.relaxation @ mixture.dual(trial)
+            relaxed = bound.value - float(mixture.relaxation @ mixture.dual(trial))
             pricing.note(trial, relaxed)
             best = max(best, relaxed)
             judge.record(judge.gap)
@@ -212,7 +214,7 @@ class Mixture:
         self.limits = self.limits + self.signs * (self.relaxation / self.scale)[self.which]
         self.slack = 0.0
 
-    def add_policy(self, pairs: Array) -> bool:
+    def add_policy(self, pairs: Indices) -> bool:
         """Add a deterministic policy; return False when it was there already."""
         key = np.asarray(pairs).tobytes()
         if key in self.seen:
@@ -271,7 +273,9 @@ class Mixture:
         lower = np.concatenate([np.zeros(count), np.full(rank + sides.size, -INFINITE), [1.0]])
         sense = np.zeros(upper.size, dtype=np.int32)
         sense[-1] = EQUALITY
-        x, _, _, info = daqp.solve(H, np.zeros(count + rank), rows, upper, lower, sense, primal_tol=1e-11, dual_tol=1e-12)
+        x, _, _, info = daqp.solve(
+            H, np.zeros(count + rank), rows, upper, lower, sense, primal_tol=1e-11, dual_tol=1e-12
+        )
         multipliers = np.maximum(np.asarray(info["lam"])[count + rank : -1], 0.0) * unit / sides
         return np.maximum(x[:count], 0.0), multipliers
 
@@ -286,7 +290,7 @@ class Mixture:
             slack = 2 * slack + 1e-12  # a feasible set that is a single point, lost to rounding
 
 
-def _solve(cost: Array, A: Array, b: Array, ones: Array, bounds: list[tuple[float | None, float | None]]) -> object:
+def _solve(cost: Array, A: Array, b: Array, ones: Array, bounds: list[tuple[float | None, float | None]]) -> Any:
     return scipy.optimize.linprog(
         cost, A_ub=A, b_ub=b, A_eq=ones[None, :], b_eq=[1.0], bounds=bounds, method="highs-ds",
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},

@@ -1,7 +1,7 @@
 """The unconstrained problem: policy iteration.
 
-It is cheap, its policy may already obey every constraint, its value is the first bound, and its occupancy is the natural
-unit of the problem.  The same routine prices multipliers for the certificate.
+It is cheap, its policy may already obey every constraint, its value is the first bound, and its occupancy is where the
+engines begin.  The same routine prices multipliers for the certificate.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ class Unconstrained:
     pairs: Indices
     bound: float
     """``(1 - gamma) rho'V + min over pairs of (c + M V)``: no occupancy costs less."""
-    rounds: int
 
 
 def policy_iteration(
@@ -36,8 +35,9 @@ def policy_iteration(
 
     A state keeps its action unless another is better beyond rounding, so ties never make it cycle.
     """
-    best, pairs = dynamics.sweep(c, np.zeros(dynamics.num_states) if V is None else V)
-    for count in range(1, rounds + 1):
+    V = np.zeros(dynamics.num_states) if V is None else V
+    best, pairs = dynamics.sweep(c, V)
+    for _ in range(rounds):
         V = dynamics.value(indicator(dynamics, pairs), c)
         best, greedy = dynamics.sweep(c, V)
         gain = V - best
@@ -46,7 +46,7 @@ def policy_iteration(
             break
         better = gain > rounding
         pairs = np.where(better, greedy, pairs)
-    return Unconstrained(V, pairs, lower_bound(dynamics, V, best), count)
+    return Unconstrained(V, pairs, lower_bound(dynamics, V, best))
 
 
 def lower_bound(dynamics: Dynamics, V: Array, best: Array) -> float:

@@ -128,7 +128,7 @@ class Splitting:
     most_passes = 5000
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status, str]:
-        """Run from ``start`` (an occupancy and duals) until the judge is satisfied; return the status and a sentence."""
+        """Run from ``start`` (an occupancy and duals) until the judge is satisfied; return the status and why."""
         inner = Inner(self, judge.dynamics, judge.c / cost_unit(judge.c), judge.unconstrained.V / cost_unit(judge.c))
         if self.stopping is not None:
             return _as_in_paper(self, judge, inner)
@@ -304,4 +304,6 @@ class Run:
     def sentence(self) -> str:
         """Say in a user's words what was run."""
         kind = "anchored" if self.anchored else "relaxed"
-        return f"{kind} splitting, {self.inner.rounds} policy iterations and {self.inner.newton_steps} Newton steps inside"
+        return (
+            f"{kind} splitting, {self.inner.rounds} policy iterations and {self.inner.newton_steps} Newton steps inside"
+        )

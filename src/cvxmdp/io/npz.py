@@ -111,9 +111,9 @@ def load_solution(path: Path) -> Solution:
         arrays["probabilities"], arrays["state"], arrays["action"], tuple(header["states"]), tuple(header["actions"])
     )
     certificate = Certificate(
-        header["claim"], arrays["probabilities"], arrays["occupancy"], header["value"], header["bound"], header["costs"],
-        header["violations"], header["tolerance"], numbered("dual"), arrays["potential"], header["margin"],
-        numbered("margin_dual"), arrays.get("margin_potential"),
+        header["claim"], arrays["probabilities"], arrays["occupancy"], header["value"], header["bound"],
+        header["costs"], header["violations"], header["tolerance"], numbered("dual"), arrays["potential"],
+        header["margin"], numbered("margin_dual"), arrays.get("margin_potential"),
     )  # fmt: skip
     stats = header["stats"]
     stats = Stats(
@@ -130,7 +130,8 @@ def load_solution(path: Path) -> Solution:
         infeasibility = Infeasibility(
             arrays["displacement"], header["margin"], tuple(header["distance"]), header["violations"], policy
         )
-    visits = np.bincount(policy.state, weights=arrays["occupancy"], minlength=len(policy.states))
+    visits = np.zeros(len(policy.states))
+    np.add.at(visits, policy.state, arrays["occupancy"])
     return Solution(
         Status[header["status"]], header["value"], header["bound"], header["gap"], policy, arrays["occupancy"], visits,
         header["costs"], header["violations"], prices, certificate, infeasibility, stats,

@@ -278,9 +278,7 @@ def _saved(figure: Figure, path: Path | None) -> Figure:
 def _occupancy(mdp: MDP, occupancy: npt.ArrayLike) -> Array:
     d = np.asarray(occupancy, dtype=np.float64)
     if d.shape != (mdp.num_pairs,):
-        raise ValueError(
-            f"occupancy has shape {d.shape}; give one entry for each of the {mdp.num_pairs} pairs"
-        )
+        raise ValueError(f"occupancy has shape {d.shape}; give one entry for each of the {mdp.num_pairs} pairs")
     return d
 
 
@@ -294,9 +292,7 @@ def _colours(axes: Axes, visits: Array, largest: float) -> Any:
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap, LogNorm
 
-    colours = ListedColormap(
-        colormaps["YlGnBu"](np.linspace(0.04, 0.72, 256))
-    )  # light enough for dark arrows
+    colours = ListedColormap(colormaps["YlGnBu"](np.linspace(0.04, 0.72, 256)))  # light enough for dark arrows
     shown = np.ma.masked_less_equal(visits, VISITED)  # masked cells stay white
     return axes.imshow(shown, cmap=colours, norm=LogNorm(VISITED, max(largest, 10 * VISITED)))
 
@@ -325,9 +321,7 @@ def _arrows(axes: Axes, mdp: MDP, d: Array, side: int) -> None:
     arrived = mdp.state == mdp.num_states - 1
     for index, name in enumerate(mdp.actions):
         if name not in DIRECTIONS:
-            raise ValueError(
-                f"the model has an action {name!r}; a grid world has {', '.join(map(repr, DIRECTIONS))}"
-            )
+            raise ValueError(f"the model has an action {name!r}; a grid world has {', '.join(map(repr, DIRECTIONS))}")
         x, y = DIRECTIONS[name]
         for on_obstacle, colour, length in ((False, INK, 0.42), (True, "white", 0.3)):
             taken = (mdp.action == index) & (d > VISITED) & ~arrived & (blocked[mdp.state] == on_obstacle)

@@ -16,12 +16,13 @@ def describe(solution: Solution) -> str:
     """Say how the solve ended, what the policy costs, how sure that is, and what each limit costs."""
     lines = [f"{solution.status.name}: {solution.status.value}"]
     if solution.infeasibility is None:
-        lines.append(
-            f"  value {solution.value:.8g}, proven bound {solution.bound:.8g}, relative gap {max(solution.gap, 0.0):.2g}"
-        )
+        known = solution.status is Status.OPTIMAL or all(excess == 0 for excess in solution.violations.values())
+        gap = f"relative gap {max(solution.gap, 0.0):.2g}" if known else "no gap, since the policy exceeds a limit"
+        lines.append(f"  value {solution.value:.8g}, proven bound {solution.bound:.8g}, {gap}")
     else:
         low, high = solution.infeasibility.distance
-        lines.append(f"  value {solution.value:.8g} of the nearest policy; proof margin {solution.infeasibility.margin:.3g}")
+        margin = solution.infeasibility.margin
+        lines.append(f"  value {solution.value:.8g} of the nearest policy; margin of the proof {margin:.3g}")
         lines.append(f"  distance of its occupancy to the constraints {high:.6g}, of any other at least {low:.6g}")
     for name, cost in solution.costs.items():
         lines.append(f"  cost {name}: {cost:.8g}")
@@ -32,8 +33,8 @@ def describe(solution: Solution) -> str:
             lines.append(f"  limit {name}: " + (f"exceeded by {violation:.3g}" if violation > 0 else "obeyed"))
             continue
         excess = f"exceeded by {violation:.3g}" if violation > 0 and solution.status is not Status.OPTIMAL else "obeyed"
-        cost = "no effect on the optimum" if worst == 0 else f"raising it by 1 changes the optimum by {worst:.4g}"
-        lines.append(f"  limit {name}: {excess}; {cost}")
+        effect = "no effect on the optimum" if worst == 0 else f"raising it by 1 changes the optimum by {worst:.4g}"
+        lines.append(f"  limit {name}: {excess}; {effect}")
     total = solution.stats.seconds["total"]
     lines.append(f"  {solution.stats.method}; {solution.stats.iterations} passes, {total:.2f} s")
     return "\n".join(lines)

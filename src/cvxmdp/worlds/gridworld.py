@@ -143,9 +143,7 @@ def obstacle_cells(mdp: MDP) -> Indices:
            [2, 0]])
     """
     if "collision" not in mdp.costs:
-        raise ValueError(
-            f"the model has no cost 'collision'; its costs are {', '.join(map(repr, mdp.costs))}"
-        )
+        raise ValueError(f"the model has no cost 'collision'; its costs are {', '.join(map(repr, mdp.costs))}")
     cells = np.unique(mdp.state[mdp.costs["collision"] > 0])
     return np.column_stack(np.divmod(cells, grid_size(mdp))).astype(np.int64)
 
@@ -165,9 +163,7 @@ def _transitions(side: int, slip: float) -> Any:
     """Every pair can reach five cells: up, left, its own, right and down, in the order of their numbers."""
     cell = np.arange(side * side)
     row, column = np.divmod(cell, side)
-    exists = np.column_stack(
-        [row > 0, column > 0, np.ones(cell.size, bool), column < side - 1, row < side - 1]
-    )
+    exists = np.column_stack([row > 0, column > 0, np.ones(cell.size, bool), column < side - 1, row < side - 1])
     own = 2
     random_move = exists.astype(np.float64)
     random_move[:, own] = 0.0
@@ -205,8 +201,7 @@ def _obstacle_states(side: int, obstacles: npt.ArrayLike | None, seed: int) -> I
     if outside.any():
         row, column = cells[outside][0]
         raise ValueError(
-            f"obstacles holds ({row}, {column}), which is off the grid; "
-            f"rows and columns go from 0 to {side - 1}"
+            f"obstacles holds ({row}, {column}), which is off the grid; rows and columns go from 0 to {side - 1}"
         )
     numbers: Indices = cells[:, 0].astype(np.int64) * side + cells[:, 1]
     for name, corner in (("start", 0), ("destination", side * side - 1)):

@@ -1,0 +1,207 @@
+"""The command line: arguments -> solve -> report.  No numerics."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from cvxmdp.mdp import MDP
+    from cvxmdp.problem import Problem
+    from cvxmdp.solution import Solution
+
+EXIT = {"OPTIMAL": 0, "INFEASIBLE": 3}
+BAD_INPUT, LIMIT = 2, 4
+
+PANELS = [(0.9, 1e-3), (0.9, 2e-4), (0.9, 2e-5), (0.6, 2e-5)]
+"""Limits on time and collision of the paper's four grid worlds."""
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Plan in Markov decision processes under convex constraints, with proofs.",
+)
+
+
+@app.callback()
+def _root() -> None:
+    """Keep ``solve`` and ``demo`` as commands."""
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the picture and the solutions.")] = Path("cvxmdp-demo"),
+) -> None:
+    """Solve the paper's grid world under four pairs of limits: a table here, a picture in a file."""
+    import cvxmdp as cm
+    from cvxmdp.report.console import live_progress, print_table
+
+    out.mkdir(parents=True, exist_ok=True)
+    mdp = cm.worlds.gridworld()
+    typer.echo("Grid world of 25 x 25 cells: go from the top left to the bottom right, past 45")
+    typer.echo("obstacles. Minimize time under limits on time and collision.\n")
+    rows, panels = [], []
+    for i, (time_limit, collision_limit) in enumerate(PANELS):
+        limits = [cm.Budget("time", at_most=time_limit), cm.Budget("collision", at_most=collision_limit)]
+        problem = cm.Problem(mdp, minimize="time", subject_to=limits)
+        with live_progress(prefix=f"panel {i + 1} of {len(PANELS)}, ") as show:
+            solution = problem.solve(callback=show)
+        solution.certificate.check(problem)
+        solution.save(out / f"panel-{i + 1}.npz")
+        rows.append(_demo_row("abcd"[i], time_limit, collision_limit, solution))
+        panels.append((time_limit, collision_limit, solution))
+    print_table(["", "time<=", "coll.<=", "verdict", "time", "collision", "proven", "seconds"], rows)
+    typer.echo(
+        "\noptimal: the policy costs at most the proven relative gap more than any other."
+        "\ninfeasible: no policy can obey both limits. The policy shown comes nearest, and"
+        "\nthe proven distance is that of every policy's visits to what is allowed."
+        "\nAll proofs were checked again from the model's data."
+    )
+    picture = _demo_picture(mdp, panels, out / "gridworld.png")
+    typer.echo(f"\nSolutions: {out}/panel-1.npz to panel-4.npz. {picture}")
+
+
+def _demo_row(letter: str, time_limit: float, collision_limit: float, solution: Solution) -> list[str]:
+    if solution.infeasibility is None:
+        proof = f"gap {max(solution.gap, 0.0):.0e}"
+    else:
+        proof = f"distance {solution.infeasibility.distance[0]:.1e}"
+    costs = (f"{solution.costs['time']:.4f}", f"{solution.costs['collision']:.2e}")
+    seconds = f"{solution.stats.seconds['total']:.1f}"
+    verdict = solution.status.name.lower().replace("_", " ")
+    return [f"({letter})", f"{time_limit:g}", f"{collision_limit:.0e}", verdict, *costs, proof, seconds]
+
+
+def _demo_picture(mdp: MDP, panels: list[tuple[float, float, Solution]], path: Path) -> str:
+    from cvxmdp.report.plots import GridPanel, plot_grid_panels
+
+    verdicts = {"OPTIMAL": "feasible, optimal", "INFEASIBLE": "infeasible, nearest policy"}
+    drawn = [
+        GridPanel(
+            mdp,
+            solution.occupancy,
+            time_limit,
+            collision_limit,
+            verdicts.get(solution.status.name, solution.status.name.lower()),
+            solution.costs["time"],
+            solution.costs["collision"],
+        )
+        for time_limit, collision_limit, solution in panels
+    ]
+    try:
+        plot_grid_panels(drawn, path)
+    except ImportError as missing:
+        return f"No picture: {missing}"
+    return f"Picture: {path}"
+
+
+@app.command()
+def solve(
+    model: Annotated[Path, typer.Argument(help="A model written by mdp.save(path), in .npz form.", show_default=False)],
+    minimize: Annotated[str, typer.Option(help="Name of the cost to minimize.", show_default=False)],
+    subject_to: Annotated[
+        list[str] | None,
+        typer.Option(help='A limit such as "collision <= 1e-3" (also >= and ==). Repeat for more.', show_default=False),
+    ] = None,
+    discount: Annotated[float | None, typer.Option(help="Replace the model's discount.", show_default=False)] = None,
+    tolerance: Annotated[float, typer.Option(help="Relative tolerance of the proof.")] = 1e-6,
+    method: Annotated[str, typer.Option(help="auto, splitting, mixing, or as-in-paper.")] = "auto",
+    time_limit: Annotated[float | None, typer.Option(help="Seconds.", show_default=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for solution.npz and policy.csv.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Solve a model under limits on its costs.
+
+    Exit codes: 0 optimal, 2 bad input, 3 infeasible, 4 a limit was reached.
+    """
+    import cvxmdp as cm
+    from cvxmdp.report.console import live_progress
+
+    mdp = cm.load(model)
+    if discount is not None:
+        mdp = mdp.with_discount(discount)
+    problem = cm.Problem(mdp, minimize=minimize, subject_to=[parse_limit(mdp, text) for text in subject_to or []])
+    engine = cm.Splitting.as_in_paper() if method == "as-in-paper" else method
+    with live_progress() as show:
+        solution = problem.solve(tolerance, engine, time_limit, callback=show)
+    if out is not None:
+        _write(solution, out)
+    typer.echo(json.dumps(_as_json(problem, solution)) if as_json else str(solution))
+    if out is not None and not as_json:
+        typer.echo(f"  written to {out / 'solution.npz'} and {out / 'policy.csv'}")
+    raise typer.Exit(EXIT.get(solution.status.name, LIMIT))
+
+
+def parse_limit(mdp: MDP, text: str) -> Any:
+    """Read ``"name <= number"``, with ``<=``, ``>=`` or ``==``."""
+    import cvxmdp as cm
+
+    found = re.fullmatch(r"\s*(.+?)\s*(<=|>=|==)\s*(\S+)\s*", text)
+    try:
+        if found is None:
+            raise ValueError
+        name, sign, bound = found[1], found[2], float(found[3])
+    except ValueError:
+        raise ValueError(f'the limit {text!r} is not of the form "collision <= 1e-3" (or >=, ==)') from None
+    side = {"<=": "at_most", ">=": "at_least", "==": "equal"}[sign]
+    return cm.Linear(mdp.cost(name), **{side: bound}, name=name)
+
+
+def _write(solution: Solution, out: Path) -> None:
+    import csv
+
+    out.mkdir(parents=True, exist_ok=True)
+    solution.save(out / "solution.npz")
+    with open(out / "policy.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["state", "action", "probability"])
+        writer.writerows(solution.policy.table())
+
+
+def _as_json(problem: Problem, solution: Solution) -> dict[str, Any]:
+    def plain(value: Any) -> Any:
+        return value.tolist() if hasattr(value, "tolist") else value
+
+    result: dict[str, Any] = {
+        "status": solution.status.name,
+        "message": solution.status.value,
+        "minimize": problem.objective,
+        "value": solution.value,
+        "bound": solution.bound,
+        "gap": solution.gap,
+        "costs": dict(solution.costs),
+        "violations": dict(solution.violations),
+        "prices": {name: plain(price) for name, price in solution.prices.items()},
+        "method": solution.stats.method,
+        "iterations": solution.stats.iterations,
+        "seconds": dict(solution.stats.seconds),
+    }
+    if solution.infeasibility is not None:
+        result["infeasibility"] = {
+            "margin": solution.infeasibility.margin,
+            "distance": list(solution.infeasibility.distance),
+            "relax": dict(solution.infeasibility.relax),
+        }
+    return result
+
+
+def main() -> NoReturn:
+    """Run the command line: bad input is one sentence on standard error and exit code 2."""
+    try:
+        app(standalone_mode=True)
+    except ValueError as error:
+        print(f"cvxmdp: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    except OSError as error:
+        print(f"cvxmdp: {error.strerror}: {error.filename}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    sys.exit(0)
