@@ -83,9 +83,9 @@ def random_rows(model, seed, rows, room=0.0):
 
 
 def with_absorbing_state(model):
-    """The last state is never left, whatever the action."""
+    """State 0 is never left, whatever the action."""
     P = model["P"].copy()
-    P[model["state"] == P.shape[1] - 1] = np.eye(P.shape[1])[-1]
+    P[model["state"] == 0] = np.eye(P.shape[1])[0]
     return model | {"P": P}
 
 

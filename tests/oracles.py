@@ -110,7 +110,7 @@ def lp_optimum(model, c, E=None, b=None):
 
 
 def conic_optimum(P, q, blocks):
-    """Minimize ``x'Px/2 + q'x``, ``b - A x`` in the cone of each block (A, b, cone), by Clarabel: (x, duals), or None."""
+    """Minimize ``x'Px/2 + q'x``, ``b - A x`` in the cone of each block (A, b, cone) by Clarabel: (x, duals) or None."""
     A = sp.csc_matrix(sp.vstack([sp.csc_matrix(A) for A, _, _ in blocks]))
     settings = clarabel.DefaultSettings()
     settings.verbose = False

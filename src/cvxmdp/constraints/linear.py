@@ -7,7 +7,6 @@ from typing import Any
 import daqp
 import numpy as np
 import numpy.typing as npt
-import scipy.optimize
 import scipy.sparse as sp
 
 from cvxmdp.constraints.base import check_point, limits, support_of_box
@@ -37,8 +36,8 @@ class Linear:
     Notes
     -----
     The projection solves the dual, eq. (15) of the paper, in as many unknowns as there are rows: with ``E' = Q R`` it
-    is the least-distance problem ``min |t|^2 / 2`` over ``R't`` within the shifted limits, given to an active-set solver
-    that starts from the last active set.
+    is the least-distance problem ``min |t|^2 / 2`` over ``R't`` within the shifted limits, given to an active-set
+    solver that starts from the last active set.
 
     Examples
     --------
@@ -135,12 +134,14 @@ class Linear:
 
     def contradiction(self) -> Array | None:
         """Return multipliers that prove the limits contradict each other (``E'm = 0``, negative support), or None."""
+        from scipy.optimize import linprog  # here, since it doubles the time of importing the library
+
         F, up, low = self.factor, self.upper / self.norms, self.lower / self.norms
         n = up.size
         zero = np.zeros(n)
         cost = np.concatenate([np.where(np.isfinite(up), up, zero), -np.where(np.isfinite(low), low, zero)])
         top = np.concatenate([np.isfinite(up), np.isfinite(low)]).astype(np.float64)
-        answer = scipy.optimize.linprog(
+        answer = linprog(
             cost, A_eq=np.hstack([F.T, -F.T]), b_eq=np.zeros(F.shape[1]), bounds=np.stack([0 * top, top], axis=1)
         )
         if answer.status != 0 or answer.fun >= -1e-9 * max(float(np.max(np.abs(cost))), 1e-300):

@@ -13,7 +13,6 @@ from typing import Any
 
 import daqp
 import numpy as np
-import scipy.optimize
 
 from cvxmdp.constraints.linear import EQUALITY, INFINITE, Linear
 from cvxmdp.engines.judge import NEAREST, Judge
@@ -291,7 +290,9 @@ class Mixture:
 
 
 def _solve(cost: Array, A: Array, b: Array, ones: Array, bounds: list[tuple[float | None, float | None]]) -> Any:
-    return scipy.optimize.linprog(
+    from scipy.optimize import linprog  # here, since it doubles the time of importing the library
+
+    return linprog(
         cost, A_ub=A, b_ub=b, A_eq=ones[None, :], b_eq=[1.0], bounds=bounds, method="highs-ds",
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
     )  # fmt: skip

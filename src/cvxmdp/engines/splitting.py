@@ -67,7 +67,7 @@ def iterates(
         if anchored:
             w = w + (anchor - w) / (k + 2)
         # Summable, so that the inexact method converges to the same limit (Eckstein and Bertsekas, Theorem 7).
-        accuracy = min(1e-2, 0.1 * float(np.abs(z - d).sum())) / (k + 1) ** 1.1
+        accuracy = min(0.1 * float(np.abs(z - d).sum()), 1 / (k + 1) ** 1.1)
 
 
 @dataclass(frozen=True)

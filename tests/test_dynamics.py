@@ -1,0 +1,289 @@
+"""The numerical side of a model against its definitions, for every kind of matrix and every kind of linear solve.
+
+With ``Xi`` the pairs' states, ``M = gamma P - Xi``.
+"""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from cvxmdp.dynamics import choose
+from cvxmdp.dynamics.choose import choose_dynamics
+from cvxmdp.dynamics.dense import DenseDynamics
+from cvxmdp.dynamics.linear import Plan, available_memory, plan
+from cvxmdp.dynamics.sparse import SparseDynamics
+from oracles import as_mdp, flow_matrix, occupancy, random_model, random_policy, value
+
+GB = 10**9
+
+MODELS = {
+    "dense": random_model(0, states=25),
+    "thin": random_model(1, states=60, actions=2, branching=3),
+    "ragged": random_model(2, states=25, actions=4, ragged=True, branching=5),
+    "one state": random_model(3, states=1),
+    "one action": random_model(4, states=12, actions=1),
+    "patient": random_model(5, states=25, branching=4, discount=0.999),
+}
+
+
+def build(model, kind, how):
+    """Dynamics over an array or over compressed rows, with all systems solved one way."""
+    mdp = as_mdp(model, sparse=kind is SparseDynamics)
+    return kind(mdp, mdp.transitions, Plan(how, how, how, "as the test asks"))
+
+
+every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+every_kind = pytest.mark.parametrize("kind", [DenseDynamics, SparseDynamics])
+every_way = pytest.mark.parametrize("how", ["dense", "sparse", "iterative"])
+
+
+# --------------------------------------------------------------------------------------------------- products
+
+
+@every_kind
+@every_model
+def test_a_sweep_finds_the_least_cost_to_go_of_each_state_and_its_pair(model, kind):
+    dynamics = build(model, kind, "dense")
+    c, V = model["costs"]["cost"], np.random.default_rng(0).normal(size=model["P"].shape[1])
+    best, pair = dynamics.sweep(c, V)
+    for s in range(V.size):
+        totals = {i: c[i] + model["discount"] * sum(model["P"][i] * V) for i in np.flatnonzero(model["state"] == s)}
+        assert best[s] == pytest.approx(min(totals.values()), abs=1e-12)
+        assert pair[s] == min(totals, key=totals.get)
+
+
+@every_kind
+def test_a_sweep_breaks_ties_by_the_first_pair(kind):
+    model = random_model(0, states=3)
+    model["P"][:] = 1 / 3
+    best, pair = build(model, kind, "dense").sweep(np.zeros(9), np.ones(3))
+    np.testing.assert_array_equal(pair, [0, 3, 6])
+    np.testing.assert_allclose(best, 0.9)
+
+
+@every_kind
+@every_model
+def test_advantage_and_flow_are_products_with_the_model(model, kind):
+    dynamics, rng = build(model, kind, "dense"), np.random.default_rng(1)
+    M = -flow_matrix(model).T
+    c, V, d = model["costs"]["cost"], rng.normal(size=M.shape[1]), rng.normal(size=M.shape[0])
+    d[rng.random(d.size) < 0.3] = 0.0
+    np.testing.assert_allclose(dynamics.advantage(c, V), c + M @ V, atol=1e-12)
+    np.testing.assert_allclose(dynamics.flow(d), -M.T @ d, atol=1e-12)
+
+
+@every_kind
+@every_way
+@every_model
+def test_gram_is_the_product_of_the_model_with_itself(model, kind, how):
+    M = -flow_matrix(model).T
+    gram = build(model, kind, how).gram()
+    gram = gram.toarray() if sp.issparse(gram) else gram
+    np.testing.assert_allclose(np.tril(gram), np.tril(M.T @ M), atol=1e-12)  # the lower triangle is what is used
+
+
+@every_kind
+def test_every_product_is_counted_as_a_pass(kind):
+    dynamics = build(MODELS["dense"], kind, "dense")
+    dynamics.sweep(np.zeros(75), np.zeros(25))
+    dynamics.advantage(np.zeros(75), np.zeros(25))
+    dynamics.flow(np.zeros(75))
+    assert dynamics.passes == 3
+
+
+# ----------------------------------------------------------------------------------------------------- solves
+
+
+@every_kind
+@every_way
+@every_model
+def test_a_policy_is_evaluated_forward_and_backward(model, kind, how):
+    dynamics = build(model, kind, how)
+    uniform, c = random_policy(model, 2), model["costs"]["cost"]
+    first = np.zeros(c.size)
+    first[np.searchsorted(model["state"], np.arange(model["P"].shape[1]))] = 1.0
+    for pi in (uniform, first):
+        V = value(model, pi, c)
+        np.testing.assert_allclose(dynamics.value(pi, c), V, atol=1e-9 * max(1, np.abs(V).max()))
+        np.testing.assert_allclose(dynamics.occupancy(pi), occupancy(model, pi), atol=1e-11)
+
+
+@every_kind
+@every_way
+@every_model
+def test_regularized_evaluation_solves_its_normal_equations(model, kind, how):
+    """Checked by the residual, which asks the same of direct and iterative solves whatever the conditioning."""
+    dynamics, rng = build(model, kind, how), np.random.default_rng(3)
+    M = -flow_matrix(model).T
+    H = M.T @ M
+    for start in (np.zeros(len(H)), rng.normal(size=len(H))):
+        rhs = rng.normal(size=len(H))
+        V = dynamics.solve_normal(rhs, start)
+        assert np.linalg.norm(H @ V - rhs) <= 1e-9 * np.linalg.norm(rhs)
+
+
+@every_kind
+@pytest.mark.parametrize("name", ["dense", "thin", "ragged"])
+def test_direct_and_iterative_solves_agree(name, kind):
+    model = MODELS[name]
+    pi, c, size = random_policy(model, 4), model["costs"]["cost"], model["P"].shape[1]
+    rhs = np.random.default_rng(5).normal(size=size)
+    answers = []
+    for how in ("dense", "sparse", "iterative"):
+        dynamics = build(model, kind, how)
+        answers.append(
+            np.concatenate([dynamics.value(pi, c), dynamics.occupancy(pi), dynamics.solve_normal(rhs, np.zeros(size))])
+        )
+    for answer in answers[1:]:
+        np.testing.assert_allclose(answer, answers[0], atol=1e-9, rtol=1e-9)
+
+
+def visited_system(model, visited):
+    M = -flow_matrix(model).T[visited]
+    return M.T @ M
+
+
+@every_kind
+@pytest.mark.parametrize("how", ["dense", "sparse"])
+@every_model
+def test_newtons_system_over_the_visited_pairs_is_solved_directly(model, kind, how):
+    """Each state keeps a pair, so the matrix is definite and a tiny shift does not matter."""
+    rng = np.random.default_rng(6)
+    visited = rng.random(model["state"].size) < 0.4
+    visited[np.searchsorted(model["state"], np.arange(model["P"].shape[1]))] = True
+    H = visited_system(model, visited)
+    rhs = rng.normal(size=len(H))
+    found = build(model, kind, how).solve_visited(visited, 1e-15, rhs)
+    assert np.linalg.norm(H @ found - rhs) <= 1e-6 * np.linalg.norm(rhs)
+
+
+@every_kind
+@every_model
+def test_newtons_system_is_solved_roughly_by_iteration(model, kind):
+    """A Newton step needs two digits, no more."""
+    rng = np.random.default_rng(7)
+    visited = rng.random(model["state"].size) < 0.4
+    visited[np.searchsorted(model["state"], np.arange(model["P"].shape[1]))] = True
+    H = visited_system(model, visited)
+    rhs = rng.normal(size=len(H))
+    found = build(model, kind, "iterative").solve_visited(visited, 1e-12, rhs)
+    assert np.linalg.norm(H @ found - rhs) <= 1.1e-2 * np.linalg.norm(rhs)
+
+
+@every_kind
+@every_way
+def test_the_shift_keeps_newtons_system_solvable_when_a_state_keeps_no_pair(kind, how):
+    """The shift is at most a few times its size on the diagonal, so the answer nearly solves the system without it."""
+    model = random_model(8, states=10)
+    visited = model["state"] % 2 == 0
+    H = visited_system(model, visited)
+    assert np.linalg.matrix_rank(H) == 10 or visited.sum() < 10
+    rhs = H @ np.random.default_rng(8).normal(size=10)
+    found = build(model, kind, how).solve_visited(visited, 1e-9, rhs)
+    assert np.linalg.norm(H @ found - rhs) <= 2e-2 * np.linalg.norm(rhs)
+
+
+@every_kind
+def test_iteration_on_a_slow_chain_still_converges(kind):
+    """A ring of 200 states walked one way: the worst case for Krylov methods, each step sees one state more."""
+    model = random_model(9, states=200, actions=1, discount=0.99)
+    model["P"] = np.roll(np.eye(200), 1, axis=1)
+    pi, c = np.ones(200), model["costs"]["cost"]
+    dynamics = build(model, kind, "iterative")
+    np.testing.assert_allclose(dynamics.value(pi, c), value(model, pi, c), atol=1e-9)
+    np.testing.assert_allclose(dynamics.occupancy(pi), occupancy(model, pi), atol=1e-11)
+
+
+# ------------------------------------------------------------------------------------------------------- plan
+
+
+def test_dense_factors_that_do_not_fit_are_refused_when_asked_for():
+    """Matrix and factor of 1000 states take 16 MB, and at most half of what is free may be taken."""
+    assert plan(1000, 10_000, 10**6, "direct", memory=32 * 10**6).normal == "dense"
+    with pytest.raises(MemoryError, match=r"1000 states takes 0\.0 GB .* evaluation=\"iterative\""):
+        plan(1000, 10_000, 10**6, "direct", memory=32 * 10**6 - 2)
+
+
+def test_dense_factors_that_do_not_fit_are_avoided_when_the_choice_is_free():
+    assert plan(1000, 10_000, 10**6, "auto", memory=32 * 10**6).normal == "dense"
+    tight = plan(1000, 10_000, 10**6, "auto", memory=32 * 10**6 - 2)
+    assert (tight.policy, tight.normal, tight.visited) == ("iterative",) * 3
+
+
+@pytest.mark.parametrize(
+    ("states", "entries_per_row", "expected"),
+    [
+        (400, 3, ("dense", "dense", "iterative")),
+        (200, 3, ("dense", "dense", "dense")),
+        (401, 16, ("sparse", "sparse", "sparse")),
+        (401, 17, ("iterative", "dense", "iterative")),
+        (20_000, 5, ("sparse", "sparse", "sparse")),
+        (20_001, 5, ("sparse", "iterative", "iterative")),
+        (100_001, 5, ("iterative", "iterative", "iterative")),
+        (8000, 100, ("iterative", "dense", "iterative")),
+        (8001, 100, ("iterative", "iterative", "iterative")),
+    ],
+)
+def test_the_free_choice_follows_size_and_density(states, entries_per_row, expected):
+    found = plan(states, 4 * states, 4 * states * entries_per_row, "auto", memory=64 * GB)
+    assert (found.policy, found.normal, found.visited) == expected
+
+
+def test_asking_for_one_way_gives_that_way():
+    for entries, kind in ((3, "sparse"), (300, "dense")):
+        found = plan(1000, 4000, 4000 * entries, "direct", memory=64 * GB)
+        assert (found.policy, found.normal, found.visited) == (kind,) * 3
+        found = plan(1000, 4000, 4000 * entries, "iterative", memory=0)
+        assert (found.policy, found.normal, found.visited) == ("iterative",) * 3
+
+
+def test_there_is_memory():
+    assert 10**6 < available_memory() < 10**15
+
+
+# ----------------------------------------------------------------------------------------------------- choice
+
+SMALL = random_model(10, states=30, branching=2)
+THIN = random_model(11, states=300, actions=3, branching=5)  # 270 000 entries
+FULL = random_model(12, states=300, actions=3)
+
+
+@pytest.mark.parametrize(
+    ("model", "sparse", "kind"),
+    [
+        (SMALL, False, DenseDynamics),
+        (SMALL, True, DenseDynamics),
+        (THIN, False, SparseDynamics),
+        (THIN, True, SparseDynamics),
+        (FULL, False, DenseDynamics),
+        (FULL, True, DenseDynamics),
+    ],
+    ids=["small array", "small csr", "thin array", "thin csr", "full array", "full csr"],
+)
+def test_the_kind_of_matrix_follows_size_and_density_and_not_the_users_form(model, sparse, kind):
+    mdp = as_mdp(model, sparse)
+    dynamics = choose_dynamics(mdp)
+    assert type(dynamics) is kind
+    V = np.random.default_rng(13).normal(size=mdp.num_states)
+    c = model["costs"]["cost"]
+    np.testing.assert_allclose(dynamics.advantage(c, V), c - flow_matrix(model).T @ V, atol=1e-12)
+
+
+def test_what_does_not_fit_is_never_made_dense(monkeypatch):
+    monkeypatch.setattr(choose, "available_memory", lambda: 10**6)
+    assert type(choose_dynamics(as_mdp(FULL, sparse=True))) is SparseDynamics
+    assert type(choose_dynamics(as_mdp(FULL, sparse=False))) is DenseDynamics  # it is held already
+
+
+def test_a_direct_evaluation_that_does_not_fit_is_a_memory_error(monkeypatch):
+    monkeypatch.setattr(choose, "available_memory", lambda: 10**6)
+    with pytest.raises(MemoryError, match="300 states"):
+        choose_dynamics(as_mdp(FULL), "direct")
+    assert choose_dynamics(as_mdp(FULL), "auto").plan.normal == "iterative"
+
+
+def test_a_model_builds_its_dynamics_once_for_each_way_of_evaluating():
+    mdp = as_mdp(SMALL)
+    assert mdp.dynamics() is mdp.dynamics()
+    assert mdp.dynamics("iterative").plan.normal == "iterative"
+    assert mdp.dynamics("iterative") is not mdp.dynamics()
