@@ -172,15 +172,16 @@ def test_newtons_system_is_solved_roughly_by_iteration(model, kind):
 
 @every_kind
 @every_way
-def test_the_shift_keeps_newtons_system_solvable_when_a_state_keeps_no_pair(kind, how):
-    """The shift is at most a few times its size on the diagonal, so the answer nearly solves the system without it."""
+def test_the_shift_keeps_newtons_system_solvable_when_most_states_keep_no_pair(kind, how):
+    """A right-hand side in the range of the singular matrix is still met."""
     model = random_model(8, states=10)
-    visited = model["state"] % 2 == 0
+    visited = np.zeros(30, dtype=bool)
+    visited[[0, 7, 14, 29]] = True
     H = visited_system(model, visited)
-    assert np.linalg.matrix_rank(H) == 10 or visited.sum() < 10
+    assert np.linalg.matrix_rank(H) == 4
     rhs = H @ np.random.default_rng(8).normal(size=10)
     found = build(model, kind, how).solve_visited(visited, 1e-9, rhs)
-    assert np.linalg.norm(H @ found - rhs) <= 2e-2 * np.linalg.norm(rhs)
+    assert np.linalg.norm(H @ found - rhs) <= 1.1e-2 * np.linalg.norm(rhs)
 
 
 @every_kind
