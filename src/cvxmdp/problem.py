@@ -118,9 +118,15 @@ class Problem:
         started = time.perf_counter()
         dynamics = self.mdp.dynamics(engine.evaluation)
         passes = dynamics.passes
-        unconstrained = policy_iteration(dynamics, self.cost)
+        deadline = started + (time_limit or np.inf)
+        interrupted = False
+        try:
+            unconstrained = policy_iteration(dynamics, self.cost, deadline=deadline)
+        except KeyboardInterrupt:
+            interrupted, unconstrained = True, policy_iteration(dynamics, self.cost, rounds=0)
         judge = Judge(
-            self.mdp, dynamics, self.cost, Intersection(self.constraints), tolerance, time_limit or np.inf,
+            self.mdp, dynamics, self.cost, Intersection(self.constraints), tolerance,
+            0.0 if interrupted else time_limit or np.inf,
             max_iterations or engine.most_passes, callback, unconstrained, started,
         )  # fmt: skip
         judge.propose(indicator(dynamics, unconstrained.pairs))
@@ -128,8 +134,12 @@ class Problem:
         judge.record(np.nan)
         presolved = time.perf_counter()
         status, sentence = judge.verdict(), "policy iteration without the constraints already obeys them"
-        if status is not Status.OPTIMAL:
+        if interrupted:
+            status, sentence = Status.INTERRUPTED, "interrupted in the first policy iteration"
+        elif status is None:
             status, sentence = self._engage(judge, engine, warm_start)
+        elif status is not Status.OPTIMAL:
+            sentence = "stopped in the first policy iteration"
         ended = time.perf_counter()
         seconds = {"presolve": presolved - started, engine.name: ended - presolved, "total": ended - started}
         stats = Stats(sentence, judge.iterations, dynamics.passes - passes, seconds, tuple(judge.history))

@@ -77,8 +77,6 @@ class Judge:
     nearest: Candidate | None = None
     nearest_distance: float = np.inf
     history: list[Progress] = field(default_factory=list)
-    seconds: float = 0.0
-    """Time spent judging."""
     iterations: int = 0
     stopped: bool = False
     """The callback asked to stop."""
@@ -118,7 +116,7 @@ class Judge:
         start = self.bound.V if self.bound is not None else self.unconstrained.V
         # A tenth of what the tolerance allows is exact enough for a bound.
         accuracy = 0.1 * self.tolerance * (self.best.scale if self.best is not None else 0.0)
-        priced = policy_iteration(self.dynamics, self.c + u, start, accuracy)
+        priced = policy_iteration(self.dynamics, self.c + u, start, accuracy, self.deadline)
         bound = Bound(list(duals), priced.V, priced.bound - top)
         if self.bound is None or bound.value > self.bound.value:
             self.bound = bound
@@ -131,7 +129,8 @@ class Judge:
         stacked = float(np.linalg.norm(self.constraints.stacked(duals)))
         if not np.isfinite(top) or stacked == 0.0:
             return None
-        priced = policy_iteration(self.dynamics, u, accuracy_start(self.refutation), 1e-6 * abs(top))
+        start = None if self.refutation is None else self.refutation.V
+        priced = policy_iteration(self.dynamics, u, start, 1e-6 * abs(top), self.deadline)
         margin = priced.bound - top
         if margin <= rounding_of_margin(size, top, self.dynamics.gamma):
             return None
@@ -158,6 +157,11 @@ class Judge:
         if self.best is None or self.bound is None:
             return np.inf
         return (self.best.value - self.bound.value) / max(self.best.scale, 1e-300)
+
+    @property
+    def deadline(self) -> float:
+        """When the time limit is reached, on the clock ``time.perf_counter``."""
+        return self.started + self.time_limit
 
     def elapsed(self) -> float:
         """Seconds since the solve began."""
@@ -187,11 +191,6 @@ class Judge:
         if self.iterations >= self.max_iterations:
             return Status.ITERATION_LIMIT
         return None
-
-
-def accuracy_start(refutation: Refutation | None) -> Array | None:
-    """Return the value to start pricing a refutation from."""
-    return None if refutation is None else refutation.V
 
 
 def rounding_of_margin(size: float, top: float, gamma: float) -> float:

@@ -77,7 +77,7 @@ class Mixing:
                 return None
             judge.iterations += 1
             trial = pricing.trial(multipliers)
-            priced = policy_iteration(judge.dynamics, mixture.normal(trial), V, 1e-3 * judge.tolerance)
+            priced = policy_iteration(judge.dynamics, mixture.normal(trial), V, 1e-3 * judge.tolerance, judge.deadline)
             V, bound = priced.V, priced.bound - mixture.support(trial)
             pricing.note(trial, bound)
             judge.propose(mixture.mix(weights))
@@ -108,7 +108,7 @@ class Mixing:
             judge.record(judge.nearest_distance)
             assert judge.refutation is not None
             close = judge.nearest_distance <= (1 + NEAREST) * judge.refutation.distance
-            priced = policy_iteration(judge.dynamics, mixture.normal(multipliers), V, 0.0)
+            priced = policy_iteration(judge.dynamics, mixture.normal(multipliers), V, 0.0, judge.deadline)
             V = priced.V
             if close or judge.limit() is not None or not mixture.add_policy(priced.pairs):
                 mixture.relax(mixture.mix(weights))

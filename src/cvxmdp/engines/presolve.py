@@ -6,6 +6,7 @@ engines begin.  The same routine prices multipliers for the certificate.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,9 +30,16 @@ class Unconstrained:
 
 
 def policy_iteration(
-    dynamics: Dynamics, c: Array, V: Array | None = None, tolerance: float = 0.0, rounds: int = MOST_ROUNDS
+    dynamics: Dynamics,
+    c: Array,
+    V: Array | None = None,
+    tolerance: float = 0.0,
+    deadline: float = np.inf,
+    rounds: int = MOST_ROUNDS,
 ) -> Unconstrained:
     """Improve greedily and evaluate until no policy is better by more than ``tolerance`` (absolute) or rounding.
+
+    The bound holds whenever it is stopped: after ``rounds``, or at ``deadline`` on the clock ``time.perf_counter``.
 
     A state keeps its action unless another is better beyond rounding, so ties never make it cycle.
     """
@@ -42,7 +50,7 @@ def policy_iteration(
         best, greedy = dynamics.sweep(c, V)
         gain = V - best
         rounding = ROUNDING * float(np.max(np.abs(V)))
-        if float(np.max(gain)) <= max(tolerance, rounding):
+        if float(np.max(gain)) <= max(tolerance, rounding) or time.perf_counter() >= deadline:
             break
         better = gain > rounding
         pairs = np.where(better, greedy, pairs)
