@@ -21,7 +21,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Unconstrained:
-    """The best policy of one cost: its value V, the pair it takes in each state, and a bound for all policies."""
+    """The best policy of one cost: the pair it takes in each state, and a bound for all policies with its proof V."""
 
     V: Array
     pairs: Indices
@@ -39,22 +39,24 @@ def policy_iteration(
 ) -> Unconstrained:
     """Improve greedily and evaluate until no policy is better by more than ``tolerance`` (absolute) or rounding.
 
-    The bound holds whenever it is stopped: after ``rounds``, or at ``deadline`` on the clock ``time.perf_counter``.
-
-    A state keeps its action unless another is better beyond rounding, so ties never make it cycle.
+    A state keeps its action unless another is better beyond rounding, so ties never make it cycle.  Any V gives a bound;
+    the best is returned, so that it may be stopped after ``rounds`` or at ``deadline`` on ``time.perf_counter``.
     """
     V = np.zeros(dynamics.num_states) if V is None else V
     best, pairs = dynamics.sweep(c, V)
+    top, top_V = lower_bound(dynamics, V, best), V
     for _ in range(rounds):
         V = dynamics.value(indicator(dynamics, pairs), c)
         best, greedy = dynamics.sweep(c, V)
+        bound = lower_bound(dynamics, V, best)
+        if bound >= top:
+            top, top_V = bound, V
         gain = V - best
         rounding = ROUNDING * float(np.max(np.abs(V)))
         if float(np.max(gain)) <= max(tolerance, rounding) or time.perf_counter() >= deadline:
             break
-        better = gain > rounding
-        pairs = np.where(better, greedy, pairs)
-    return Unconstrained(V, pairs, lower_bound(dynamics, V, best))
+        pairs = np.where(gain > rounding, greedy, pairs)
+    return Unconstrained(top_V, pairs, top)
 
 
 def lower_bound(dynamics: Dynamics, V: Array, best: Array) -> float:
