@@ -27,9 +27,7 @@ class NoSkips:
 
     def pytest_terminal_summary(self, terminalreporter):
         for nodeid in self.not_run:
-            terminalreporter.write_line(
-                f"FAILED: skipped or xfailed, which is not allowed: {nodeid}", red=True
-            )
+            terminalreporter.write_line(f"FAILED: skipped or xfailed, which is not allowed: {nodeid}", red=True)
 
 
 def pytest_configure(config):

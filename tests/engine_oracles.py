@@ -3,6 +3,7 @@
 import clarabel
 import numpy as np
 import scipy.sparse as sp
+
 from oracles import conic_optimum, flow_matrix, inflow, occupancy, random_policy
 
 

@@ -167,8 +167,8 @@ def test_a_small_excess_is_projected_as_exactly_as_a_large_one(excess):
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_more_rows_than_a_qr_factor_takes_are_projected_as_exactly(sparse):
-    """Caps on 450 sums of two entries each."""
-    n = 450
+    """Caps on 410 sums of two entries each."""
+    n = 410
     E = np.eye(n) + np.roll(np.eye(n), 1, axis=1)
     x = np.random.default_rng(3).uniform(0, 2, size=n)
     found = cm.Linear(sp.csr_array(E) if sparse else E, at_most=1.0).project(x)
@@ -350,7 +350,7 @@ def test_linear_constraints_merge_into_one_set(forms):
     E, F = rng.normal(size=(2, SIZE)), rng.normal(size=(1, SIZE))
     ball = cm.NormBall(np.zeros(SIZE), 1.0)
     parts = [cm.Linear(forms[0](E), at_most=0.1), ball, cm.Linear(forms[1](F), equal=0.0)]
-    both = Intersection(parts)
+    both = Intersection(parts, SIZE)
     assert len(both.blocks) == 2
     y = rng.normal(size=(2, SIZE))
     z = both.project(y)
@@ -367,7 +367,7 @@ def test_duals_come_back_one_for_each_constraint_in_the_order_given():
         cm.Bounds(upper=np.full(SIZE, 0.1)),
         cm.Linear(rng.normal(size=SIZE), at_most=-1.0),
     ]
-    both = Intersection(parts)  # blocks: linear, ball, bounds
+    both = Intersection(parts, SIZE)  # blocks: linear, ball, bounds
     y = 3 * rng.normal(size=(3, SIZE))
     z = both.project(y)
     duals = both.duals(y, z, 2.0)
@@ -379,6 +379,7 @@ def test_duals_come_back_one_for_each_constraint_in_the_order_given():
     u, top = both.normals(duals)
     np.testing.assert_allclose(u, 2 * (y - z).sum(axis=0), atol=1e-9)
     assert top == pytest.approx(2 * np.sum((y - z) * z), abs=1e-9)
+    np.testing.assert_array_equal(both.normals(both.no_duals())[0], np.zeros(SIZE))
 
 
 def test_a_set_with_nothing_but_a_projection_is_a_constraint():

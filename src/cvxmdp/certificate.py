@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cvxmdp.constraints.base import Constraint
 from cvxmdp.mdp import MDP, Array
 
 if TYPE_CHECKING:
@@ -92,8 +93,9 @@ class Certificate:
         for name, cost in problem.mdp.costs.items():
             near(f"the cost {name!r}", self.costs[name], float(cost @ d), float(np.abs(cost) @ d))
         for constraint in problem.constraints:
-            found = constraint.violation(d)
-            near(f"the violation of {constraint.name!r}", self.violations[constraint.name], found, 1.0)
+            found, relative = constraint.violation(d), constraint.relative(d)
+            scale = found / relative if relative > 0 else 1.0
+            near(f"the violation of {constraint.name!r}", self.violations[constraint.name], found, scale)
         recomputed = bound_of(problem.mdp, problem.constraints, c, self.duals, self.potential)
         if not self.bound <= recomputed + slack * max(abs(recomputed), float(np.abs(c) @ d)):
             raise CertificateError(
@@ -134,13 +136,13 @@ class Certificate:
             )
 
 
-def bound_of(mdp: MDP, constraints: Sequence[object], c: Array, duals: Sequence[Array], V: Array) -> float:
+def bound_of(mdp: MDP, constraints: Sequence[Constraint], c: Array, duals: Sequence[Array], V: Array) -> float:
     """``(1 - gamma) rho'V + min over pairs of (c + u + M V) - max over C of u'z``, from the data."""
     if len(duals) != len(constraints) or V.shape != (mdp.num_states,):
         raise CertificateError(f"the certificate has {len(duals)} duals for {len(constraints)} constraints")
     u, top = np.zeros(mdp.num_pairs), 0.0
     for constraint, dual in zip(constraints, duals, strict=True):
-        normal, highest = constraint.normal(np.asarray(dual))  # type: ignore[attr-defined]
+        normal, highest = constraint.normal(np.asarray(dual))
         u, top = u + normal, top + highest
     least = np.min(c + u + mdp.discount * (mdp.transitions @ V) - V[mdp.state])
     return float((1 - mdp.discount) * (mdp.initial @ V) + least - top)

@@ -125,12 +125,12 @@ class Problem:
         except KeyboardInterrupt:
             interrupted, unconstrained = True, policy_iteration(dynamics, self.cost, rounds=0)
         judge = Judge(
-            self.mdp, dynamics, self.cost, Intersection(self.constraints), tolerance,
+            self.mdp, dynamics, self.cost, Intersection(self.constraints, self.mdp.num_pairs), tolerance,
             0.0 if interrupted else time_limit or np.inf,
             max_iterations or engine.most_passes, callback, unconstrained, started,
         )  # fmt: skip
         judge.propose(indicator(dynamics, unconstrained.pairs))
-        judge.prove(self._no_duals())
+        judge.prove(judge.constraints.no_duals())
         judge.record(np.nan)
         presolved = time.perf_counter()
         status, sentence = judge.verdict(), "policy iteration without the constraints already obeys them"
@@ -153,7 +153,7 @@ class Problem:
             blocks = [contradiction, *(np.zeros(self.mdp.num_pairs) for _ in judge.constraints.blocks[1:])]
             judge.contradict(judge.constraints.split(blocks))
             return Status.INFEASIBLE, "the linear limits contradict each other, whatever the policy"
-        start = self._start(warm_start)
+        start = self._start(warm_start, judge.constraints)
         try:
             status, sentence = engine.run(judge, start)
         except KeyboardInterrupt:
@@ -161,17 +161,12 @@ class Problem:
             status, sentence = (Status.INFEASIBLE if found else Status.INTERRUPTED), "interrupted"
         return status, sentence
 
-    def _start(self, warm_start: Solution | None) -> tuple[Array, list[Array]] | None:
+    def _start(self, warm_start: Solution | None, constraints: Intersection) -> tuple[Array, list[Array]] | None:
         if warm_start is None:
             return None
         duals = [np.asarray(dual) for dual in warm_start.certificate.duals]
         known = len(duals) == len(self.constraints)
-        return warm_start.occupancy, duals if known else self._no_duals()
-
-    def _no_duals(self) -> list[Array]:
-        """Return duals whose normals are zero."""
-        zero = np.zeros(self.mdp.num_pairs)
-        return [c.dual(inside, inside, 0.0) for c, inside in ((c, c.project(zero)) for c in self.constraints)]
+        return warm_start.occupancy, duals if known else constraints.no_duals()
 
     def _solution(self, judge: Judge, status: Status, stats: Stats) -> Solution:
         chosen = judge.nearest if status is Status.INFEASIBLE and judge.nearest is not None else judge.best
@@ -182,11 +177,13 @@ class Problem:
         infeasibility = None
         if status is Status.INFEASIBLE and judge.refutation is not None:
             blocks = judge.constraints.blocks
-            v = np.sum([chosen.d - block.project(chosen.d) for block in blocks], axis=0)
+            low, high, v = np.inf, np.inf, np.zeros_like(chosen.d)
+            if not judge.contradictory:
+                low, high = judge.refutation.distance, judge.constraints.distance(chosen.d)
+                v = np.sum([chosen.d - block.project(chosen.d) for block in blocks], axis=0)
             infeasibility = Infeasibility(
-                v, judge.refutation.margin, (judge.refutation.distance, judge.constraints.distance(chosen.d)),
-                certificate.violations, chosen.policy,
-            )  # fmt: skip
+                v, judge.refutation.margin, (low, high), certificate.violations, chosen.policy
+            )
         prices = {c.name: c.price(dual) for c, dual in zip(self.constraints, judge.bound.duals, strict=True)}
         visits = np.zeros(self.mdp.num_states)
         np.add.at(visits, self.mdp.state, chosen.d)

@@ -52,7 +52,8 @@ class Infeasibility:
     margin : float
         Positive: proven distance, along the proof's normal vector, between what policies can do and what is allowed.
     distance : tuple of float
-        Proven lower bound on the Euclidean distance of any occupancy to the constraints, and the policy's own.
+        Proven lower bound on the Euclidean distance of any occupancy to the constraints, and the policy's own; infinite
+        where the limits exclude each other, whatever the policy. The unconstrained optimum is then returned.
     relax : dict of str to float
         For each constraint, by how much the returned policy exceeds it: relaxing all of them by this makes the problem
         feasible.

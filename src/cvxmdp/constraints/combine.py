@@ -46,8 +46,9 @@ def bind(constraints: Sequence[Any], mdp: MDP) -> list[Constraint]:
 class Intersection:
     """The constraints of a problem as blocks, each projected on its own copy of the occupancy."""
 
-    def __init__(self, constraints: Sequence[Constraint]) -> None:
+    def __init__(self, constraints: Sequence[Constraint], size: int) -> None:
         self.constraints = list(constraints)
+        self.size = size
         linear = [c for c in self.constraints if isinstance(c, Linear)]
         self.linear = _merge(linear) if linear else None
         self._rows = np.cumsum([0, *(c.upper.size for c in linear)])
@@ -62,6 +63,17 @@ class Intersection:
         """Return one dual array for each constraint, in the order the user gave them."""
         of_block = [block.dual(y, z, scale) for block, y, z in zip(self.blocks, points, projected, strict=True)]
         return self.split(of_block)
+
+    def no_duals(self) -> list[Array]:
+        """Return duals whose normals are zero."""
+        duals = []
+        for constraint in self.constraints:
+            if isinstance(constraint, Linear):
+                duals.append(np.zeros(constraint.upper.size))
+            else:
+                inside = constraint.project(np.zeros(self.size))
+                duals.append(constraint.dual(inside, inside, 0.0))
+        return duals
 
     def split(self, of_block: Sequence[Array]) -> list[Array]:
         """Turn one dual array a block into one a constraint."""

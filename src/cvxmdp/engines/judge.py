@@ -149,7 +149,12 @@ class Judge:
     def contradict(self, duals: Sequence[Array]) -> None:
         """Note duals whose normals cancel and whose limits do not: the constraints exclude each other."""
         _, top = self.constraints.normals(duals)
-        self.refutation = Refutation(list(duals), np.zeros(self.dynamics.num_states), -top, 0.0)
+        self.refutation = Refutation(list(duals), np.zeros(self.dynamics.num_states), -top, np.inf)
+
+    @property
+    def contradictory(self) -> bool:
+        """Whether the constraints exclude each other, whatever the dynamics."""
+        return self.refutation is not None and np.isinf(self.refutation.distance)
 
     @property
     def gap(self) -> float:

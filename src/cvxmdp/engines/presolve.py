@@ -39,8 +39,8 @@ def policy_iteration(
 ) -> Unconstrained:
     """Improve greedily and evaluate until no policy is better by more than ``tolerance`` (absolute) or rounding.
 
-    A state keeps its action unless another is better beyond rounding, so ties never make it cycle.  Any V gives a bound;
-    the best is returned, so that it may be stopped after ``rounds`` or at ``deadline`` on ``time.perf_counter``.
+    A state keeps its action unless another is better beyond rounding, so ties never make it cycle.  Any V gives a
+    bound; the best is returned, so that it may be stopped after ``rounds`` or at ``deadline`` on ``time.perf_counter``.
     """
     V = np.zeros(dynamics.num_states) if V is None else V
     best, pairs = dynamics.sweep(c, V)

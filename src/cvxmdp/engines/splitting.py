@@ -58,7 +58,7 @@ def iterates(
     makes the drift fall like 1/k whatever the constraints.
     """
     anchor = w
-    accuracy = 1e-2
+    accuracy, before = 1e-2, w.mean(axis=0)
     for k in count():
         d = prox(w.mean(axis=0), sigma / len(w), accuracy).d  # (7a)
         z = constraints.project(2 * d - w)  # (7c)
@@ -67,7 +67,9 @@ def iterates(
         if anchored:
             w = w + (anchor - w) / (k + 2)
         # Summable, so that the inexact method converges to the same limit (Eckstein and Bertsekas, Theorem 7).
-        accuracy = min(0.1 * float(np.abs(z - d).sum()), 1 / (k + 1) ** 1.1)
+        # The drift vanishes when feasible only, the movement of d always.
+        movement = min(float(np.abs(z - d).sum()), float(np.abs(d - before).sum()))
+        accuracy, before = min(0.1 * movement, 1 / (k + 1) ** 1.1), d
 
 
 @dataclass(frozen=True)
@@ -255,7 +257,11 @@ def _check(judge: Judge, it: Iterate, scale: float) -> Status | None:
     candidate = judge.propose(it.occupancy)
     judge.prove(duals)
     if candidate.violation > judge.tolerance and judge.best is not None and judge.best.violation > judge.tolerance:
-        judge.refute(duals)
+        if judge.refutation is None:
+            judge.refute(duals)
+        # The step from a policy's occupancy to its projection tends to the displacement as fast as the policies do.
+        copies = np.tile(candidate.d, (len(it.projected), 1))
+        judge.refute(judge.constraints.duals(copies, judge.constraints.project(copies), 1.0))
     judge.record(float(np.linalg.norm(it.drift)))
     if judge.refutation is None:
         return judge.verdict()
@@ -280,6 +286,8 @@ class Run:
         passes, drift = len(self.drifts), self.drifts[-1]
         if not self.settings.adaptive:
             return False
+        if self.judge.refutation is not None:
+            return self.anchored  # an anchor would hold back a sequence that has to drift away
         if not self.anchored:
             return passes > PATIENCE and drift > 0.1 * self.drifts[-PATIENCE]
         if passes < 2:
@@ -299,7 +307,7 @@ class Run:
         if self.anchored and moved > 1e-14 and turned > 0 and self.judge.refutation is None:
             sigma = float(np.sqrt(sigma * moved / turned))
         # The multiplier (w - d) / sigma stays as it is when the step changes.
-        return d + (w - d) * (sigma / self.sigma), sigma, True
+        return d + (w - d) * (sigma / self.sigma), sigma, self.judge.refutation is None
 
     def sentence(self) -> str:
         """Say in a user's words what was run."""

@@ -22,8 +22,9 @@ def describe(solution: Solution) -> str:
     else:
         low, high = solution.infeasibility.distance
         margin = solution.infeasibility.margin
-        lines.append(f"  value {solution.value:.8g} of the nearest policy; margin of the proof {margin:.3g}")
-        lines.append(f"  distance of its occupancy to the constraints {high:.6g}, of any other at least {low:.6g}")
+        lines.append(f"  value {solution.value:.8g} of the policy returned; margin of the proof {margin:.3g}")
+        if low < float("inf"):
+            lines.append(f"  distance of its occupancy to the constraints {high:.6g}, of any other at least {low:.6g}")
     for name, cost in solution.costs.items():
         lines.append(f"  cost {name}: {cost:.8g}")
     for name, violation in solution.violations.items():
