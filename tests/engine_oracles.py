@@ -37,7 +37,7 @@ def box_block(lower, upper):
 
 
 def optimum(model, c, blocks):
-    """Minimize c'd over occupancies within all blocks: (value, d, one dual array a block), or None if there are none."""
+    """Minimize c'd over occupancies within all blocks: (value, d, one dual array a block), or None."""
     pairs = model["state"].size
     unit = np.abs(c).max() or 1.0
     answer = conic_optimum(sp.csc_matrix((pairs, pairs)), np.asarray(c) / unit, [*dynamics_blocks(model), *blocks])

@@ -193,6 +193,25 @@ def test_a_tampered_solution_is_refused_when_it_is_read_or_checked(name, header,
         cm.load_solution(path).certificate.check(PROBLEMS[name])
 
 
+def test_a_forged_occupancy_that_only_the_dynamics_forbid_is_refused(tmp_path):
+    """Only the cheapest state is visited, and every number of the file says so: no policy can do that."""
+    path, problem = tmp_path / "answer.npz", PROBLEMS["infeasible"]
+    solution, mdp = SOLUTIONS["infeasible"], problem.mdp
+    pi = solution.policy.probabilities
+    risk_of_state = np.bincount(mdp.state, weights=pi * mdp.costs["risk"])
+    d = np.where(mdp.state == risk_of_state.argmin(), pi, 0.0)
+
+    def header(fields):
+        costs = {name: float(cost @ d) for name, cost in mdp.costs.items()}
+        violations = {"risk": max(costs["risk"] - 0.01, 0.0)}
+        return {**fields, "value": costs["cost"], "costs": costs, "violations": violations}
+
+    solution.save(path)
+    rewrite(path, header, occupancy=lambda _: d)
+    with pytest.raises(cm.CertificateError, match="dynamics"):
+        cm.load_solution(path).certificate.check(problem)
+
+
 SPOILED_MODELS = {
     "probabilities": (None, {"P_data": lambda data: 2 * data}, "sum to 2, not 1"),
     "probabilities not numbers": (None, {"P_data": lambda data: data * np.nan}, "finite"),

@@ -284,6 +284,14 @@ def test_a_policy_may_be_a_table_probabilities_over_pairs_or_one_action_a_state(
     assert mdp.policy(mdp.policy(table)).table() == [("0", "2", 1.0), ("1", "1", 1.0), ("2", "0", 1.0)]
 
 
+def test_a_policy_in_float32_is_taken_and_made_to_sum_to_one():
+    pi = random_policy(random_model(0), 0).astype(np.float32)
+    exact = as_mdp(random_model(0)).policy(pi).probabilities
+    np.testing.assert_allclose(exact.reshape(6, 3).sum(axis=1), 1, rtol=1e-15)
+    assert np.abs(pi.astype(float).reshape(6, 3).sum(axis=1) - 1).max() > 1e-9  # float32 rounds
+    np.testing.assert_allclose(exact, pi, rtol=1e-6)
+
+
 def test_the_only_policy_of_a_model_with_one_action_may_be_given_as_whole_numbers():
     """Ones over pairs are probabilities, zeros over states are actions; neither may be mistaken for the other."""
     mdp = cm.MDP.from_pairs([0, 1], [0, 0], np.eye(2), {"time": [1.0, 2.0]}, 0.9)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from cvxmdp.problem import Problem
 
 
+CLAIMS = ("optimal", "infeasible", "bound")
+
+
 class CertificateError(ValueError):
     """A claim of a certificate is false for the problem it was checked against."""
 
@@ -80,6 +83,10 @@ class Certificate:
         CertificateError
             Naming the first claim that is false.
         """
+        if self.claim not in CLAIMS or not 0 < self.tolerance < 1:
+            raise CertificateError(f"the certificate claims {self.claim!r} to {self.tolerance}, which means nothing")
+        if set(self.costs) != set(problem.mdp.costs) or set(self.violations) != {k.name for k in problem.constraints}:
+            raise CertificateError("the certificate is of a problem with other costs or constraints")
         self._check_policy(problem.mdp)
         d, c = self.occupancy, problem.cost
         # The occupancy is exact to its flow residual, so costs are known to this:
@@ -114,7 +121,7 @@ class Certificate:
                 raise CertificateError("the certificate claims infeasibility without a proof")
             zero = np.zeros_like(c)
             margin = bound_of(problem.mdp, problem.constraints, zero, self.margin_duals, self.margin_potential)
-            if not margin > 0 or self.margin > margin * (1 + 1e-6):
+            if not (margin > 0 and self.margin <= margin * (1 + 1e-6)):
                 raise CertificateError(
                     f"the certificate claims the margin {self.margin:.6g}; its proof gives {margin:.6g}"
                 )

@@ -7,8 +7,9 @@ actions.  Row ``i`` of the transitions is the distribution of the next state aft
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -96,12 +97,12 @@ class MDP:
         states: Sequence[str] | None = None,
         actions: Sequence[str] | None = None,
     ) -> None:
-        matrices, num_states, num_actions = _stack(transitions)
+        blocks, matrices, num_states, num_actions = _stack(transitions)
         state = np.repeat(np.arange(num_states), num_actions)
         action = np.tile(np.arange(num_actions), num_states)
         costs = _mapping(costs)
         pair_costs = {
-            name: _cost_from_table(name, cost, transitions, num_states, num_actions) for name, cost in costs.items()
+            name: _cost_from_table(name, cost, blocks, num_states, num_actions) for name, cost in costs.items()
         }
         self._fill(state, action, matrices, pair_costs, discount, initial, states, actions)
 
@@ -142,7 +143,7 @@ class MDP:
         matrix = _matrix("transitions", transitions)
         num_pairs, num_states = matrix.shape
         state_index = _indices("state", state, num_pairs, num_states)
-        limit = None if actions is None else len(actions)
+        limit = None if actions is None else len(_names("actions", actions, 0))
         action_index = _indices("action", action, num_pairs, limit)
         order = np.lexsort((action_index, state_index))
         pair_costs = {}
@@ -194,7 +195,7 @@ class MDP:
         set_(self, "state", _frozen(state))
         set_(self, "action", _frozen(action))
         set_(self, "transitions", _frozen(transitions))
-        set_(self, "costs", {name: _frozen(cost) for name, cost in costs.items()})
+        set_(self, "costs", MappingProxyType({name: _frozen(cost) for name, cost in costs.items()}))
         set_(self, "discount", _check_discount(discount))
         set_(self, "initial", _frozen(_check_initial(initial, num_states, states)))
         set_(self, "states", states)
@@ -203,6 +204,9 @@ class MDP:
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"an MDP is immutable; build a new one to change {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"an MDP is immutable; {name!r} cannot be deleted")
 
     def __repr__(self) -> str:
         return (
@@ -353,9 +357,11 @@ def _matrix(what: str, matrix: Any) -> Any:
     """Return an L x S ndarray or CSR array of float64 that shares nothing with the caller."""
     if sp.issparse(matrix):
         result = sp.csr_array(matrix, dtype=np.float64, copy=True)
+        try:
+            result.check_format(full_check=True)
+        except ValueError as error:
+            raise ValueError(f"{what} is not a valid sparse matrix: {error}") from None
         result.sum_duplicates()
-        if result.shape[1] < 2**31:
-            result.indices = result.indices.astype(np.int32, copy=False)
     else:
         result = _floats(what, matrix)
     if len(result.shape) != 2 or 0 in result.shape:
@@ -363,10 +369,11 @@ def _matrix(what: str, matrix: Any) -> Any:
     return result
 
 
-def _stack(transitions: Any) -> tuple[Any, int, int]:
+def _stack(transitions: Any) -> tuple[Any, Any, int, int]:
     """Turn A matrices S x S into one (S A) x S matrix with the pairs of a state together."""
-    blocks = list(transitions) if not sp.issparse(transitions) else [transitions]
-    if blocks and all(sp.issparse(block) for block in blocks):
+    sparse = sp.issparse(transitions)
+    blocks = [transitions] if sparse else list(transitions) if isinstance(transitions, Sequence) else transitions
+    if isinstance(blocks, list) and blocks and all(sp.issparse(block) for block in blocks):
         shape = blocks[0].shape
         for a, block in enumerate(blocks):
             if block.shape != shape or shape[0] != shape[1]:
@@ -375,7 +382,7 @@ def _stack(transitions: Any) -> tuple[Any, int, int]:
                 )
         num_states, num_actions = shape[0], len(blocks)
         order = np.arange(num_actions * num_states).reshape(num_actions, num_states).T.ravel()
-        return _matrix("transitions", sp.vstack(blocks, format="csr"))[order], num_states, num_actions
+        return blocks, _matrix("transitions", sp.vstack(blocks, format="csr"))[order], num_states, num_actions
     cube = _floats("transitions", transitions)
     if cube.ndim != 3 or cube.shape[1] != cube.shape[2] or 0 in cube.shape:
         raise ValueError(
@@ -383,7 +390,8 @@ def _stack(transitions: Any) -> tuple[Any, int, int]:
             "MDP.from_pairs for one row a pair"
         )
     num_actions, num_states, _ = cube.shape
-    return np.ascontiguousarray(cube.transpose(1, 0, 2)).reshape(-1, num_states), num_states, num_actions
+    stacked = np.ascontiguousarray(cube.transpose(1, 0, 2)).reshape(-1, num_states)
+    return cube, stacked, num_states, num_actions
 
 
 def _cost_from_table(name: str, cost: npt.ArrayLike, transitions: Any, num_states: int, num_actions: int) -> Array:
@@ -393,7 +401,8 @@ def _cost_from_table(name: str, cost: npt.ArrayLike, transitions: Any, num_state
     if table.shape == (num_states, num_actions):
         return table.ravel()
     if table.shape == (num_actions, num_states, num_states):
-        expected = [np.asarray((p * table[a]).sum(axis=1)).ravel() for a, p in enumerate(map(_plain, transitions))]
+        with np.errstate(invalid="ignore"):  # an infinite cost is refused later, with its pair
+            expected = [np.asarray((p * table[a]).sum(axis=1)).ravel() for a, p in enumerate(map(_plain, transitions))]
         return np.stack(expected, axis=1).ravel()
     raise ValueError(
         f"cost {name!r} has shape {table.shape}; give (S,) = ({num_states},), (S, A) = ({num_states}, {num_actions}) "
@@ -421,6 +430,8 @@ def _indices(what: str, values: npt.ArrayLike, length: int, limit: int | None) -
 def _names(what: str, names: Sequence[str] | None, count: int) -> tuple[str, ...]:
     if names is None:
         return tuple(map(str, range(count)))
+    if not isinstance(names, Iterable):
+        raise ValueError(f"{what} must be a list of names, not {names!r}")
     result = tuple(map(str, names))
     if len(result) < count or (what == "states" and len(result) != count):
         raise ValueError(f"{what} has {len(result)} names; the model has {count} {what}")

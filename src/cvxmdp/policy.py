@@ -68,9 +68,16 @@ def as_policy(mdp: MDP, policy: Any) -> Policy:
     if isinstance(policy, Policy):
         if policy.probabilities.shape != (mdp.num_pairs,):
             raise ValueError(f"the policy has {policy.probabilities.size} pairs; the model has {mdp.num_pairs}")
+        if not (np.array_equal(policy.state, mdp.state) and np.array_equal(policy.action, mdp.action)):
+            raise ValueError("the policy is of another model: its pairs of state and action are not this model's")
         return policy
-    given = np.asarray(policy)
-    if given.shape == (mdp.num_states,) and np.issubdtype(given.dtype, np.integer):
+    try:
+        given = np.asarray(policy)
+    except ValueError:  # rows of different lengths
+        given = np.asarray(policy, dtype=object)
+    one_each = given.shape == (mdp.num_states,) and np.issubdtype(given.dtype, np.integer)
+    # Ones over pairs of a model with one action a state are probabilities.
+    if one_each and (mdp.num_pairs > mdp.num_states or np.array_equal(given, mdp.action)):
         pi = (mdp.action == given[mdp.state]).astype(np.float64)
     elif given.shape == (mdp.num_pairs,):
         pi = given.astype(np.float64)
@@ -81,8 +88,12 @@ def as_policy(mdp: MDP, policy: Any) -> Policy:
             f"the policy has shape {given.shape}; give probabilities over the {mdp.num_pairs} pairs, a table "
             f"(S, A) = ({mdp.num_states}, {len(mdp.actions)}), or one whole-numbered action for each state"
         )
-    if not np.all(np.isfinite(pi)) or pi.min() < 0:
-        raise ValueError("the policy has probabilities that are negative or not finite")
+    bad = np.flatnonzero(~(pi >= 0) | ~np.isfinite(pi))
+    if bad.size:
+        raise ValueError(
+            f"the policy takes action {mdp.actions[mdp.action[bad[0]]]} in state {mdp.states[mdp.state[bad[0]]]} with "
+            f"probability {pi[bad[0]]}; probabilities must not be negative and must be finite"
+        )
     sums = np.bincount(mdp.state, weights=pi, minlength=mdp.num_states)
     worst = int(np.argmax(np.abs(sums - 1)))
     if abs(sums[worst] - 1) > 1e-6:

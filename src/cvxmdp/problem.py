@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -90,12 +91,14 @@ class Problem:
         Solution
             Always, whatever the status.  Ctrl-C returns INTERRUPTED with the best policy so far.
         """
-        if not 0 < tolerance < 1:
+        if not (isinstance(tolerance, Real) and 0 < tolerance < 1):
             raise ValueError(f"tolerance is {tolerance}; it must lie between 0 and 1 (1e-6 is the default)")
-        if time_limit is not None and not time_limit > 0:
+        if time_limit is not None and not (isinstance(time_limit, Real) and time_limit > 0):
             raise ValueError(f"time_limit is {time_limit}; it must be a positive number of seconds")
-        if max_iterations is not None and max_iterations < 1:
-            raise ValueError(f"max_iterations is {max_iterations}; at least one is needed")
+        if max_iterations is not None and not (isinstance(max_iterations, Integral) and max_iterations >= 1):
+            raise ValueError(f"max_iterations is {max_iterations}; give a whole number, at least one")
+        if warm_start is not None and not isinstance(warm_start, Solution):
+            raise ValueError(f"warm_start must be a Solution, not a {type(warm_start).__name__}")
         if warm_start is not None and warm_start.occupancy.shape != (self.mdp.num_pairs,):
             raise ValueError(f"warm_start has {warm_start.occupancy.size} pairs; the model has {self.mdp.num_pairs}")
         engine = choose_engine(method, self.constraints)

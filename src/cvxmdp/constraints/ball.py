@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from cvxmdp.constraints.base import check_point
+from cvxmdp.constraints.base import check_point, number, numbers
 from cvxmdp.mdp import MDP, Array
 
 FLOOR = 1e-6
@@ -33,12 +33,12 @@ class NormBall:
     """
 
     def __init__(self, center: npt.ArrayLike, radius: float, norm: float = 2, name: str = "ball") -> None:
-        self.center: Array = np.array(center, dtype=np.float64)
+        self.center: Array = numbers("center", center)
         if self.center.ndim != 1 or not np.all(np.isfinite(self.center)):
             raise ValueError("center must be a vector of finite numbers with one entry for each pair")
-        self.radius = float(radius)
-        if not (np.isfinite(self.radius) and self.radius >= 0):
-            raise ValueError(f"radius is {radius}; it must be finite and at least 0")
+        self.radius = number("radius", radius)
+        if self.radius < 0:
+            raise ValueError(f"radius is {radius}; it must be at least 0")
         if norm != 2:
             raise ValueError(f"norm is {norm}; only the Euclidean norm, norm=2, is supported")
         self.name = name

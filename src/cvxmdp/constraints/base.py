@@ -118,11 +118,27 @@ def support_of_box(u: Array, lower: Array, upper: Array) -> float:
     return float(u[up] @ upper[up] + u[down] @ lower[down])
 
 
+def numbers(what: str, value: Any) -> Array:
+    """Read an array of numbers of its own."""
+    try:
+        return np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} must be numbers, not {value!r}") from None
+
+
+def number(what: str, value: Any) -> float:
+    """Read one finite number."""
+    array = numbers(what, value)
+    if array.ndim or not np.isfinite(array):
+        raise ValueError(f"{what} is {value}; it must be a finite number")
+    return float(array)
+
+
 def limits(what: str, value: Any, size: int, default: float) -> Array:
     """Read a limit for each of ``size`` entries: a number for all, or an array."""
     if value is None:
         return np.full(size, default)
-    array = np.asarray(value, dtype=np.float64)
+    array = numbers(what, value)
     if array.ndim == 0:
         array = np.full(size, float(array))
     if array.shape != (size,):

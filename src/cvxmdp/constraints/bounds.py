@@ -33,10 +33,13 @@ class Bounds:
         if lower is None and upper is None:
             raise ValueError("Bounds needs lower=, upper= or both")
         self.name = name
+        self._given = "upper" if upper is not None else "lower"
         sizes = [np.size(side) for side in (lower, upper) if np.ndim(side) == 1]
         size = sizes[0] if sizes else 1
         self.lower = limits("lower", lower, size, -np.inf)
         self.upper = limits("upper", upper, size, np.inf)
+        if np.any(self.lower == np.inf):
+            raise ValueError("lower is inf; no occupancy is that large")
         crossed = np.flatnonzero(self.lower > self.upper)
         if crossed.size:
             i = int(crossed[0])
@@ -48,12 +51,10 @@ class Bounds:
 
     def bind(self, mdp: MDP) -> Bounds:
         """Spread one limit over all pairs of a model, or check that there is one a pair."""
-        return Bounds(limits("lower", self._each(self.lower), mdp.num_pairs, -np.inf),
-                      limits("upper", self._each(self.upper), mdp.num_pairs, np.inf), self.name)  # fmt: skip
-
-    @staticmethod
-    def _each(side: Array) -> Any:
-        return side[0] if side.size == 1 else side
+        if self.lower.size not in (1, mdp.num_pairs):
+            shape, pairs = self.lower.shape, mdp.num_pairs
+            raise ValueError(f"{self._given} has shape {shape}; give one number, or one for each of the {pairs} pairs")
+        return Bounds(np.broadcast_to(self.lower, mdp.num_pairs), np.broadcast_to(self.upper, mdp.num_pairs), self.name)
 
     def project(self, point: Array) -> Array:
         """Clip each entry."""

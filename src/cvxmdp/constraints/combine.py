@@ -7,6 +7,7 @@ set contributes its own normal vector to the certificate.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,22 +26,27 @@ def bind(constraints: Sequence[Any], mdp: MDP) -> list[Constraint]:
     bound: list[Constraint] = []
     taken: set[str] = set()
     for constraint in constraints:
-        if hasattr(constraint, "bind"):
+        if hasattr(constraint, "bind") and not isinstance(constraint, type):
             item = constraint.bind(mdp)
-        elif isinstance(constraint, ConvexSet):
+        elif isinstance(constraint, ConvexSet) and not isinstance(constraint, type):
             item = Custom(constraint, mdp)
         else:
             raise ValueError(
-                f"subject_to holds a {type(constraint).__name__}; give cm.Budget, cm.Linear, cm.Bounds, cm.NormBall or "
+                f"subject_to holds {_kind(constraint)}; give cm.Budget, cm.Linear, cm.Bounds, cm.NormBall or "
                 "an object with project(point)"
             )
         name, count = item.name, 1
         while item.name in taken:
             count += 1
+            item = copy.copy(item)  # the user's own object keeps its name
             item.name = f"{name} ({count})"
         taken.add(item.name)
         bound.append(item)
     return bound
+
+
+def _kind(thing: Any) -> str:
+    return f"the class {thing.__name__} itself" if isinstance(thing, type) else f"a {type(thing).__name__}"
 
 
 class Intersection:

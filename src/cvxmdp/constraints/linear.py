@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from cvxmdp.constraints.base import check_point, limits, support_of_box
+from cvxmdp.constraints.base import check_point, limits, number, numbers, support_of_box
 from cvxmdp.mdp import MDP, Array
 
 INFINITE = 1e30
 """What the QP solver reads as no limit."""
 EQUALITY = 5
 """How the QP solver marks a row that holds with equality."""
+EPS = float(np.finfo(np.float64).eps)
 FLOOR = 1e-6
 """A limit of zero on a row of nonnegative entries is judged against this share of the row's largest entry."""
 QR_ROWS = 400
@@ -49,11 +50,7 @@ class Linear:
     def __init__(
         self, rows: Any, at_most: Any = None, at_least: Any = None, equal: Any = None, name: str = "linear"
     ) -> None:
-        E = (
-            sp.csr_array(rows, dtype=np.float64)
-            if sp.issparse(rows)
-            else np.atleast_2d(np.array(rows, dtype=np.float64))
-        )
+        E = sp.csr_array(rows, dtype=np.float64) if sp.issparse(rows) else np.atleast_2d(numbers("rows", rows))
         if len(E.shape) != 2 or 0 in E.shape:
             raise ValueError(f"rows has shape {E.shape}; give one row of pairs for each limit")
         if not np.all(np.isfinite(E.data if sp.issparse(E) else E)):
@@ -110,12 +107,17 @@ class Linear:
         F = self.factor
         value = (self.rows @ point) / self.norms
         upper, lower = self.upper / self.norms - value, self.lower / self.norms - value
-        finite = np.concatenate([upper[np.isfinite(upper)], lower[np.isfinite(lower)]])
-        scale = float(np.max(np.abs(finite), initial=0.0))
-        if np.all(upper >= 0) and np.all(lower <= 0):
+        excess = np.maximum(np.maximum(-upper, lower), 0.0)
+        # What rounding leaves in the rows: less than this is no excess, and no more than this is asked of the solver.
+        nearest = np.where(upper < -lower, np.abs(self.upper), np.abs(self.lower)) / self.norms
+        rounding = 4 * EPS * (float(np.linalg.norm(point)) + np.where(np.isfinite(nearest), nearest, 0.0))
+        if np.all(excess <= rounding):
             return np.zeros(value.size)
+        scale = float(np.max(excess))
+        touched = (excess > 0) | (self.lower == self.upper)
+        tolerance = max(1e-12, float(np.max(rounding[touched])) / scale)
         sense = np.where(self.lower == self.upper, EQUALITY, 0).astype(np.int32)
-        for start in (self._last, None):
+        for start, looser in ((self._last, 1.0), (None, 1.0), (None, 1e3)):
             _, _, flag, info = daqp.solve(
                 np.eye(F.shape[1]),
                 np.zeros(F.shape[1]),
@@ -123,7 +125,7 @@ class Linear:
                 np.minimum(upper / scale, INFINITE),
                 np.maximum(lower / scale, -INFINITE),
                 sense,
-                primal_tol=1e-12,
+                primal_tol=tolerance * looser,
                 dual_tol=1e-13,
                 dual_start=start,
             )
@@ -207,12 +209,7 @@ class Budget:
     """
 
     def __init__(self, cost: str | npt.ArrayLike, at_most: float, name: str | None = None) -> None:
-        try:
-            self.at_most = float(at_most)
-        except (TypeError, ValueError):
-            raise ValueError(f"at_most must be a number, not {at_most!r}") from None
-        if not np.isfinite(self.at_most):
-            raise ValueError(f"at_most is {self.at_most}; it must be finite")
+        self.at_most = number("at_most", at_most)
         self.cost = cost
         self.name = name if name is not None else cost if isinstance(cost, str) else "budget"
 

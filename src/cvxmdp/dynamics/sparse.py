@@ -23,7 +23,7 @@ class SparseDynamics(Tabular):
 
         self._kernels = kernels
         self._threads = get_num_threads()
-        self._csr = (P.data, P.indices.view(np.uint32), P.indptr)
+        self._csr = (P.data, P.indices.astype(np.uint32), P.indptr)
 
     def sweep(self, c: Array, V: Array) -> tuple[Array, Indices]:
         self.passes += 1

@@ -103,10 +103,10 @@ class Tabular(ABC):
             M = self.gamma * P - Xi
             H = M.T @ M
             diagonal = H.diagonal()
-            return factor_spd(H + sp.diags_array(shift * (diagonal + diagonal.mean())))(rhs)
+            return factor_spd(H + sp.diags_array(shift * (diagonal + (diagonal.mean() or 1.0))))(rhs)
         M = self.gamma * (P.toarray() if sp.issparse(P) else P)
         M[np.arange(pairs.size), owner] -= 1.0
         H = la.blas.dsyrk(1.0, M.T, lower=1)
         diagonal = np.einsum("ii->i", H)
-        diagonal += shift * (diagonal + diagonal.mean())
+        diagonal += shift * (diagonal + (diagonal.mean() or 1.0))
         return factor_spd(H)(rhs)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from cvxmdp.status import Progress, Status
 
 Path = str | os.PathLike[str]
 
+MODEL, SOLUTION = "cvxmdp model", "cvxmdp solution"
+VERSION = 1
+
 
 def save_mdp(mdp: MDP, path: Path) -> None:
     """Write a model."""
@@ -29,7 +33,7 @@ def save_mdp(mdp: MDP, path: Path) -> None:
         arrays["P"] = P
     arrays |= {f"cost:{name}": cost for name, cost in mdp.costs.items()}
     header = {"discount": mdp.discount, "states": mdp.states, "actions": mdp.actions}
-    _write(path, "cvxmdp model", header, arrays)
+    _write(path, MODEL, header, arrays)
 
 
 def load(path: Path) -> MDP:
@@ -40,7 +44,12 @@ def load(path: Path) -> MDP:
     ValueError
         When the file is not such a model, saying what it is instead.
     """
-    header, arrays = _read(path, "cvxmdp model")
+    header, arrays = _read(path, MODEL)
+    with _blaming(path, MODEL):
+        return _model(header, arrays)
+
+
+def _model(header: dict[str, Any], arrays: dict[str, Any]) -> MDP:
     if "P" in arrays:
         P = arrays["P"]
     else:
@@ -91,7 +100,7 @@ def save_solution(solution: Solution, path: Path) -> None:
     if solution.infeasibility is not None:
         arrays["displacement"] = solution.infeasibility.displacement
         header["distance"] = solution.infeasibility.distance
-    _write(path, "cvxmdp solution", header, arrays)
+    _write(path, SOLUTION, header, arrays)
 
 
 def load_solution(path: Path) -> Solution:
@@ -102,8 +111,12 @@ def load_solution(path: Path) -> Solution:
     ValueError
         When the file is not such a solution, saying what it is instead.
     """
-    header, arrays = _read(path, "cvxmdp solution")
+    header, arrays = _read(path, SOLUTION)
+    with _blaming(path, SOLUTION):
+        return _solution(header, arrays)
 
+
+def _solution(header: dict[str, Any], arrays: dict[str, Any]) -> Solution:
     def numbered(prefix: str) -> list[Any]:
         return [arrays[f"{prefix}:{i}"] for i in range(sum(name.startswith(f"{prefix}:") for name in arrays))]
 
@@ -130,6 +143,8 @@ def load_solution(path: Path) -> Solution:
         infeasibility = Infeasibility(
             arrays["displacement"], header["margin"], tuple(header["distance"]), header["violations"], policy
         )
+    if {"OPTIMAL": "optimal", "INFEASIBLE": "infeasible"}.get(header["status"], "bound") != certificate.claim:
+        raise ValueError(f"the status {header['status']} is not what the certificate claims: {certificate.claim}")
     visits = np.zeros(len(policy.states))
     np.add.at(visits, policy.state, arrays["occupancy"])
     return Solution(
@@ -139,20 +154,33 @@ def load_solution(path: Path) -> Solution:
 
 
 def _write(path: Path, kind: str, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-    header_bytes = np.frombuffer(json.dumps({"kind": kind, "version": 1, **header}).encode(), dtype=np.uint8)
+    text = json.dumps({"kind": kind, "version": VERSION, **header})
     with open(path, "wb") as file:
-        np.savez_compressed(file, allow_pickle=False, header=header_bytes, **arrays)
+        np.savez_compressed(file, allow_pickle=False, header=np.frombuffer(text.encode(), dtype=np.uint8), **arrays)
 
 
 def _read(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-        header = json.loads(arrays.pop("header").tobytes().decode())
+        header = dict(json.loads(arrays.pop("header").tobytes()))
     except FileNotFoundError:
         raise ValueError(f"there is no file {os.fspath(path)!r}") from None
-    except (KeyError, ValueError, AttributeError, OSError, zipfile.BadZipFile):
+    except Exception:  # whatever a broken archive makes zipfile, zlib, NumPy or JSON raise
         raise ValueError(f"{os.fspath(path)!r} is not a {kind} in .npz form; write one with .save(path)") from None
     if header.get("kind") != kind:
         raise ValueError(f"{os.fspath(path)!r} holds a {header.get('kind')}, not a {kind}")
+    if header.get("version") != VERSION:
+        raise ValueError(f"{os.fspath(path)!r} has version {header.get('version')}; this library reads {VERSION}")
     return header, arrays
+
+
+@contextmanager
+def _blaming(path: Path, kind: str) -> Iterator[None]:
+    """Name the file in every error about its content."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)!r}: {error}") from None
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(f"{os.fspath(path)!r} is not a whole {kind}: {error}") from None
