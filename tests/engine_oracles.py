@@ -4,7 +4,8 @@ import clarabel
 import numpy as np
 import scipy.sparse as sp
 
-from oracles import conic_optimum, flow_matrix, inflow, occupancy, random_policy
+import cvxmdp as cm
+from oracles import conic_optimum, flow_matrix, inflow, lp_optimum, occupancy, random_policy
 
 
 def dynamics_blocks(model, copies=0):
@@ -115,3 +116,61 @@ def permuted(model, seed):
         "initial": np.asarray(model["initial"])[inverse],
         "discount": model["discount"],
     }, order
+
+
+def cases(model, seed=3):
+    """Active constraints of every kind and their combinations, by name: (for cvxmdp, for Clarabel).
+
+    Each holds at the occupancy of one random policy, so all are feasible, and none at the unconstrained optimum.
+    """
+    c, d = model["costs"]["cost"], interior_occupancy(model, seed)
+    _, best, _ = lp_optimum(model, c, np.zeros((1, c.size)), [1.0])
+    E, b = random_rows(model, seed, rows=2)
+    E[0], b[0] = best - d, (best - d) @ (0.7 * d + 0.3 * best)  # cuts off the unconstrained optimum
+    radius = 0.5 * np.linalg.norm(best - d)
+    lower, upper = 0.5 * d, 1.5 * d
+    halfway = 0.7 * d + 0.3 * best
+    rows, ball, box = cm.Linear(E, at_most=b), cm.NormBall(d, radius), cm.Bounds(lower, upper)
+    other = cm.NormBall(halfway, radius)
+    peers = {
+        "rows": linear_block(E, b),
+        "ball": ball_block(d, radius),
+        "box": box_block(lower, upper),
+        "other": ball_block(halfway, radius),
+    }
+    return {
+        "rows": ([rows], [peers["rows"]]),
+        "ball": ([ball], [peers["ball"]]),
+        "box": ([box], [peers["box"]]),
+        "rows and ball": ([rows, ball], [peers["rows"], peers["ball"]]),
+        "box and rows": ([box, rows], [peers["box"], peers["rows"]]),
+        "two balls": ([ball, other], [peers["ball"], peers["other"]]),
+        "ball, box and rows": ([ball, box, rows], [peers["ball"], peers["box"], peers["rows"]]),
+    }
+
+
+def peer_price(constraint, dual):
+    """The change of the optimum for each unit of each limit, from Clarabel's dual of the constraint's block."""
+    if isinstance(constraint, cm.NormBall):
+        return -dual[:1]
+    if isinstance(constraint, cm.Bounds):
+        above, below = np.split(dual, 2)
+        return below - above
+    return -dual
+
+
+def assert_optimal(problem, solution, model, blocks, tolerance=1e-6):
+    """The certificate holds, and the value is the peer's, but for the gap and the violations that are allowed."""
+    assert solution.status is cm.Status.OPTIMAL, solution.status
+    solution.certificate.check(problem)
+    best, _, duals = optimum(model, problem.cost, blocks)
+    scale = np.abs(problem.cost) @ solution.occupancy
+    assert solution.value <= best + (tolerance + 1e-8) * scale
+    # Raising limits by the violations lowers the optimum by at most the price of doing so.
+    allowed = sum(
+        np.abs(peer_price(constraint, dual)).sum() * solution.violations[constraint.name]
+        for constraint, dual in zip(problem.constraints, duals, strict=True)
+    )
+    assert solution.value >= best - allowed - 1e-8 * scale
+    for constraint in problem.constraints:
+        assert constraint.relative(solution.occupancy) <= tolerance

@@ -145,8 +145,10 @@ class Certificate:
 
 def bound_of(mdp: MDP, constraints: Sequence[Constraint], c: Array, duals: Sequence[Array], V: Array) -> float:
     """``(1 - gamma) rho'V + min over pairs of (c + u + M V) - max over C of u'z``, from the data."""
-    if len(duals) != len(constraints) or V.shape != (mdp.num_states,):
+    if len(duals) != len(constraints):
         raise CertificateError(f"the certificate has {len(duals)} duals for {len(constraints)} constraints")
+    if V.shape != (mdp.num_states,):
+        raise CertificateError(f"the certificate's potential has {V.size} entries for {mdp.num_states} states")
     u, top = np.zeros(mdp.num_pairs), 0.0
     for constraint, dual in zip(constraints, duals, strict=True):
         normal, highest = constraint.normal(np.asarray(dual))

@@ -240,8 +240,8 @@ class MDP:
         model = (self.state, self.action, self.transitions, dict(self.costs))
         return MDP.from_pairs(*model, discount, self.initial, self.states, self.actions)
 
-    def cost(self, cost: str | npt.ArrayLike) -> Array:
-        """Return a cost by name, or a given vector over pairs after checking it.
+    def cost(self, cost: str | npt.ArrayLike, what: str = "cost") -> Array:
+        """Return a cost by name, or a given vector over pairs after checking it.  Errors call the argument ``what``.
 
         Examples
         --------
@@ -253,13 +253,13 @@ class MDP:
             if cost not in self.costs:
                 raise ValueError(f"there is no cost {cost!r}; this model has {', '.join(map(repr, self.costs))}")
             return self.costs[cost]
-        vector = _floats("cost", cost)
+        vector = _floats(what, cost)
         if vector.shape != (self.num_pairs,):
             raise ValueError(
-                f"cost has shape {vector.shape}; give a name or one entry for each of the {self.num_pairs} pairs"
+                f"{what} has shape {vector.shape}; give a name or one entry for each of the {self.num_pairs} pairs"
             )
         if not np.all(np.isfinite(vector)):
-            raise ValueError("cost has entries that are not finite")
+            raise ValueError(f"{what} has entries that are not finite")
         return vector
 
     def dynamics(self, evaluation: str = "auto") -> Dynamics:
@@ -383,6 +383,8 @@ def _stack(transitions: Any) -> tuple[Any, Any, int, int]:
         num_states, num_actions = shape[0], len(blocks)
         order = np.arange(num_actions * num_states).reshape(num_actions, num_states).T.ravel()
         return blocks, _matrix("transitions", sp.vstack(blocks, format="csr"))[order], num_states, num_actions
+    if isinstance(blocks, list) and any(sp.issparse(block) for block in blocks):
+        raise ValueError("transitions mixes sparse and dense matrices; make them all of one kind")
     cube = _floats("transitions", transitions)
     if cube.ndim != 3 or cube.shape[1] != cube.shape[2] or 0 in cube.shape:
         raise ValueError(
@@ -420,6 +422,8 @@ def _indices(what: str, values: npt.ArrayLike, length: int, limit: int | None) -
         raise ValueError(f"{what} has shape {array.shape}; transitions has {length} rows, so give {length} entries")
     if not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{what} must hold whole numbers, not {array.dtype}; pass names through {what}s=")
+    if limit is None and array.max() >= max(1000, 10 * length):
+        raise ValueError(f"{what} holds {int(array.max())}; number the actions from 0, or name them through {what}s=")
     if array.min() < 0 or (limit is not None and array.max() >= limit):
         bad = int(array.min()) if array.min() < 0 else int(array.max())
         upper = "" if limit is None else f" and below {limit}"
@@ -470,6 +474,8 @@ def _check_probabilities(transitions: Any, states: tuple[str, ...], pair: Any) -
             f"the probabilities from {pair(worst)} sum to {sums[worst]:.10g}, not 1; divide the row by its sum, or add "
             "the missing mass to the state where the process ends"
         )
+    if np.max(np.abs(sums - 1)) <= 1e-15 * transitions.shape[1] ** 0.5:
+        return  # exact already: dividing again would change the last bit on every copy
     if sp.issparse(transitions):
         transitions.data /= np.repeat(sums, np.diff(transitions.indptr))
     else:

@@ -48,7 +48,7 @@ class Problem:
         if not isinstance(mdp, MDP):
             raise ValueError(f"mdp must be a cvxmdp.MDP, not {type(mdp).__name__}")
         self.mdp = mdp
-        self.cost: Array = mdp.cost(minimize)
+        self.cost: Array = mdp.cost(minimize, "minimize")
         self.objective = minimize if isinstance(minimize, str) else "cost"
         self.constraints: list[Constraint] = bind(subject_to, mdp)
 
@@ -101,6 +101,8 @@ class Problem:
             raise ValueError(f"warm_start must be a Solution, not a {type(warm_start).__name__}")
         if warm_start is not None and warm_start.occupancy.shape != (self.mdp.num_pairs,):
             raise ValueError(f"warm_start has {warm_start.occupancy.size} pairs; the model has {self.mdp.num_pairs}")
+        if callback is not None and not callable(callback):
+            raise ValueError(f"callback must be a function of a Progress, not {callback!r}")
         engine = choose_engine(method, self.constraints)
         if verbose:
             from cvxmdp.report.console import live_progress

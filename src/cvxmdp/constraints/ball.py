@@ -59,7 +59,8 @@ class NormBall:
 
     def violation(self, point: Array) -> float:
         """Return the distance beyond the radius."""
-        return max(float(np.linalg.norm(point - self.center)) - self.radius, 0.0)
+        offset = check_point(point, self.center.size) - self.center
+        return max(float(np.linalg.norm(offset)) - self.radius, 0.0)
 
     def relative(self, point: Array) -> float:
         """Return the distance beyond the radius, relative to the radius."""

@@ -58,7 +58,8 @@ class Bounds:
 
     def project(self, point: Array) -> Array:
         """Clip each entry."""
-        return np.clip(point, self.lower, self.upper)
+        point = np.asarray(point, dtype=np.float64)
+        return np.clip(point if self.lower.size == 1 else check_point(point, self.lower.size), self.lower, self.upper)
 
     def violation(self, point: Array) -> float:
         """Return the largest excess of an entry."""

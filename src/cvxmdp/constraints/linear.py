@@ -151,7 +151,7 @@ class Linear:
         return np.asarray((answer.x[:n] - answer.x[n:]) / self.norms)
 
     def project(self, point: Array) -> Array:
-        """Return the nearest member, from the multipliers of its dual."""
+        """Return the nearest member, from the multipliers of its dual; NaN where the limits contradict each other."""
         point = check_point(point, self.rows.shape[1])
         return np.asarray(point - self.rows.T @ self.multipliers(point))
 

@@ -13,7 +13,10 @@ from itertools import count
 
 import numpy as np
 
+from cvxmdp.constraints.ball import NormBall
+from cvxmdp.constraints.base import Constraint
 from cvxmdp.constraints.combine import Intersection
+from cvxmdp.constraints.linear import Linear
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines.judge import NEAREST, Judge
 from cvxmdp.engines.presolve import indicator
@@ -26,6 +29,7 @@ Prox = Callable[[Array, float, float], Regularized]
 SAFEGUARD = 1e-10
 NATURAL = 2.0
 NEWTON_STEPS = 60
+QRPI_ROUNDS = 200
 FIRST_CHECK = 5
 PATIENCE = 40
 
@@ -158,10 +162,12 @@ class Inner:
         point: Regularized | None = None
         if kind == "qrpi" or (kind == "auto" and self.dynamics.factored):
             point = self._qrpi(w, sigma)
-            while exact and point.residual > accuracy:
+            for _ in range(QRPI_ROUNDS if exact else 0):
                 before = point.residual
+                if before <= max(accuracy, 1e-13):
+                    break
                 point = self._qrpi(w, sigma)
-                if point.residual > 0.5 * before and (kind == "auto" or point.residual < 1e-13):
+                if kind == "auto" and point.residual > 0.5 * before:
                     break
         if point is None or (exact and kind != "qrpi" and point.residual > accuracy):
             point, steps = newton(self.dynamics, self.c, w, sigma, self.V, max(accuracy, 1e-13), NEWTON_STEPS)
@@ -214,13 +220,13 @@ def _as_in_paper(settings: Splitting, judge: Judge, inner: Inner) -> tuple[Statu
     return (Status.OPTIMAL if judge.verdict() is Status.OPTIMAL else status), f"ended by {why}"
 
 
-def _obeys_as_in_paper(constraint: object, d: Array, eps_con: float) -> bool:
+def _obeys_as_in_paper(constraint: Constraint, d: Array, eps_con: float) -> bool:
     """``max(C_i(d) - b_i, 0) <= eps_con (1 + |b_i|)`` for every row i; a ball's bound is its radius."""
-    if hasattr(constraint, "excess"):
-        finite = np.where(np.isfinite(constraint.upper), constraint.upper, constraint.lower)  # type: ignore[attr-defined]
-        return bool(np.all(constraint.excess(d) <= eps_con * (1 + np.abs(finite))))
-    limit = float(getattr(constraint, "radius", 0.0))
-    return bool(constraint.violation(d) <= eps_con * (1 + limit))  # type: ignore[attr-defined]
+    if isinstance(constraint, Linear):
+        limit = np.where(np.isfinite(constraint.upper), constraint.upper, constraint.lower)
+        return bool(np.all(constraint.excess(d) <= eps_con * (1 + np.abs(limit))))
+    radius = constraint.radius if isinstance(constraint, NormBall) else 0.0
+    return constraint.violation(d) <= eps_con * (1 + radius)
 
 
 def _adaptive(
@@ -275,7 +281,6 @@ class Run:
     def __init__(self, settings: Splitting, judge: Judge, inner: Inner, sigma: float, anchored: bool) -> None:
         self.settings, self.judge, self.sigma, self.anchored = settings, judge, sigma, anchored
         self.inner = inner
-        self.begin = judge.iterations
         self.drifts: list[float] = []
         self.first: Iterate | None = None
 

@@ -124,7 +124,7 @@ def _solution(header: dict[str, Any], arrays: dict[str, Any]) -> Solution:
         arrays["probabilities"], arrays["state"], arrays["action"], tuple(header["states"]), tuple(header["actions"])
     )
     certificate = Certificate(
-        header["claim"], arrays["probabilities"], arrays["occupancy"], header["value"], header["bound"],
+        header["claim"], arrays["probabilities"], arrays["occupancy"], float(header["value"]), float(header["bound"]),
         header["costs"], header["violations"], header["tolerance"], numbered("dual"), arrays["potential"],
         header["margin"], numbered("margin_dual"), arrays.get("margin_potential"),
     )  # fmt: skip
