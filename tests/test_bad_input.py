@@ -200,7 +200,7 @@ PROBLEMS = {
     "a problem without a model": (lambda: cm.Problem(STAY, "time"), ["mdp", "cvxmdp.MDP", "list"]),
     "an objective without that name": (lambda: cm.Problem(model(), "speed"), ["no cost 'speed'", "'time'"]),
     "an objective of the wrong length": (lambda: cm.Problem(model(), [1.0, 2.0]), ["(2,)", "a name", "4 pairs"]),
-    "an objective that is not finite": (lambda: cm.Problem(model(), [1.0, INF, 0.0, 0.0]), ["cost", "finite"]),
+    "an objective that is not finite": (lambda: cm.Problem(model(), [1.0, INF, 0.0, 0.0]), ["minimize", "finite"]),
     "one constraint without a list": (
         lambda: cm.Problem(model(), "time", cm.Budget("time", at_most=1)),
         ["subject_to", "list", "Budget"],

@@ -1,6 +1,6 @@
 """The splitting against peers, against the paper's propositions, and against Algorithm 1 written again."""
 
-from itertools import count, islice
+from itertools import combinations, count, islice, pairwise
 
 import numpy as np
 import pytest
@@ -100,7 +100,7 @@ def test_every_inner_solver_leads_to_the_same_optimum(engine, name, kind):
     model, sparse = MODELS[name]
     constraints, blocks = cases(model)[kind]
     problem = cm.Problem(as_mdp(model, sparse), "cost", constraints)
-    assert_optimal(problem, problem.solve(method=ENGINES[engine]), model, blocks)
+    assert_optimal(problem, problem.solve(method=ENGINES[engine], max_iterations=1000), model, blocks)
 
 
 @pytest.mark.parametrize("kind", ["ball", "rows"])
@@ -132,6 +132,9 @@ def test_prices_are_minus_the_multipliers_of_another_solver(name, kind):
     _, _, duals = optimum(model, problem.cost, blocks)
     expected = peer_price(problem.constraints[0], duals[0])
     found = np.ravel(solution.prices[problem.constraints[0].name])
+    if kind == "box":  # a pair that no policy visits lies between 0 and 0, at any price
+        visited = interior_occupancy(model) > 0
+        found, expected = found[visited], expected[visited]
     np.testing.assert_allclose(found, expected, atol=1e-3 * np.abs(expected).max())
     assert np.abs(expected).max() > 1e-3  # the constraint is active
 
@@ -218,7 +221,7 @@ def test_an_anchored_pass_is_pulled_back_by_ever_less():
     sets = Intersection(bind(cases(model)["ball"][0], mdp), mdp.num_pairs)
     w = interior_occupancy(model)[None]
     points = list(islice(iterates(exact_prox(model, c), sets, w, 0.2, 2.0, anchored=True), 5))
-    for k, (now, then) in enumerate(zip(points, points[1:], strict=False)):
+    for k, (now, then) in enumerate(pairwise(points)):
         moved = now.governing + 2.0 * now.drift
         np.testing.assert_allclose(then.governing, moved + (w - moved) / (k + 2), atol=1e-15)
 
@@ -302,16 +305,18 @@ def test_without_a_solution_the_occupancy_tends_to_the_nearest_to_a_ball(seed):
 def test_an_infeasible_problem_is_proven_so_and_the_nearest_policy_is_found(kind, seed):
     model, constraints, _, v = infeasible(kind, seed)
     problem = cm.Problem(as_mdp(model), "cost", constraints)
-    solution = problem.solve(method="splitting")
+    solution = problem.solve(method="splitting", max_iterations=1500)
     assert solution.status is cm.Status.INFEASIBLE
     solution.certificate.check(problem)
     found, size = solution.infeasibility, np.linalg.norm(v)
     low, high = found.distance
     assert found.margin > 0
     assert low <= size * (1 + 1e-7)
-    assert size * (1 - 1e-7) <= high <= (1 + 1e-4) * low  # as near as the engine promises
+    assert low >= size * (1 - 1e-3)
+    assert size * (1 - 1e-7) <= high <= size * (1 + 1e-3)
+    np.testing.assert_allclose(found.displacement, v, atol=0.05 * size)
     # |x|^2 >= |v|^2 + |x - v|^2 for every x in D - C.
-    assert np.linalg.norm(found.displacement - v) <= np.sqrt(high**2 - size**2 + 1e-7)
+    assert np.linalg.norm(found.displacement - v) <= np.sqrt(max(high**2 - size**2, 0)) + 1e-6 * size
     assert np.linalg.norm(found.displacement) == pytest.approx(high, rel=1e-9)
 
 
@@ -334,6 +339,18 @@ def algorithm_1(mdp, c, project, sigma=2e-5, omega=1.5, rounds=2):
         w = w + omega * (z - d)
 
 
+def project_by_enumeration(x, E, b):
+    """The nearest point with ``E z <= b``: of all sets of rows taken as equalities, the one with the right signs."""
+    for size in range(len(b) + 1):
+        for rows in map(list, combinations(range(len(b)), size)):
+            A = E[rows]
+            multipliers = np.linalg.solve(A @ A.T, A @ x - b[rows])
+            z = x - A.T @ multipliers
+            if np.all(multipliers >= 0) and np.all(E @ z <= b + 1e-13):
+                return z
+    raise AssertionError("no set of rows is active")
+
+
 def paper_setting(kind, seed, shift=0.0):
     """A Garnet, its constraints, and their projection and values by other means."""
     mdp = cm.worlds.garnet(30, 3, 0.3, seed=seed)
@@ -343,11 +360,10 @@ def paper_setting(kind, seed, shift=0.0):
     if kind == "rows":
         E = rng.normal(size=(3, mdp.num_pairs))
         b = E @ d - shift
-        free = np.full(3, -np.inf)
         return (
             mdp,
             [cm.Linear(E, at_most=b)],
-            lambda x: project_polyhedron(x, E, free, b),
+            lambda x: project_by_enumeration(x, E, b),
             lambda x: np.all(np.maximum(E @ x - b, 0) <= 1e-4 * (1 + np.abs(b))),
         )
     radius = 0.03

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.constraints.base import Constraint, ConvexSet, Custom
+from cvxmdp.constraints.bounds import Bounds
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.mdp import MDP, Array
 
@@ -60,6 +61,11 @@ class Intersection:
         self._rows = np.cumsum([0, *(c.upper.size for c in linear)])
         others = [c for c in self.constraints if not isinstance(c, Linear)]
         self.blocks: list[Constraint] = ([self.linear] if self.linear else []) + others
+
+    @property
+    def flat(self) -> bool:
+        """Whether every set is known to be a polyhedron."""
+        return all(isinstance(block, (Linear, Bounds)) for block in self.blocks)
 
     def project(self, points: Array) -> Array:
         """Project each copy onto its block."""

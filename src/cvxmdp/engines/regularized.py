@@ -28,7 +28,7 @@ class Regularized:
     phi: Array
     d: Array
     residual: float
-    """``|Xi'd - gamma P'd - (1 - gamma) rho|_1``; the occupancy itself sums to one, so this is relative."""
+    """``|Xi'd - gamma P'd - (1 - gamma) rho|_1 / (1 - gamma)``: how far d may be from an occupancy."""
 
 
 def qrpi(dynamics: Dynamics, c: Array, w: Array, sigma: float, V: Array, phi: Array, steps: int) -> Regularized:
@@ -43,14 +43,18 @@ def qrpi(dynamics: Dynamics, c: Array, w: Array, sigma: float, V: Array, phi: Ar
 
 
 def open_flow(dynamics: Dynamics, d: Array) -> float:
-    """Return how far d is from obeying the dynamics, in the 1-norm."""
-    return float(np.abs((1 - dynamics.gamma) * dynamics.rho - dynamics.flow(d)).sum())
+    """Return how far d may be from an occupancy, in the 1-norm."""
+    return _size(dynamics, (1 - dynamics.gamma) * dynamics.rho - dynamics.flow(d))
+
+
+def _size(dynamics: Dynamics, r: Array) -> float:
+    return float(np.abs(r).sum()) / (1 - dynamics.gamma)
 
 
 def newton(
     dynamics: Dynamics, c: Array, w: Array, sigma: float, V: Array, tolerance: float, steps: int
 ) -> tuple[Regularized, int]:
-    """Maximize the dual over V by semismooth Newton steps until the flow is closed to ``tolerance``.
+    """Maximize the dual over V by semismooth Newton steps until the residual is at most ``tolerance``.
 
     The gradient is ``r = (1 - gamma) rho + M'd`` and a generalized Hessian ``-sigma M_J'M_J`` over the pairs J with
     d > 0, about one a state near the end.  A shift relative to the diagonal keeps it definite where a state has no
@@ -62,7 +66,7 @@ def newton(
     d = sigma * np.maximum(-a, 0.0)
     height = q @ V - d @ d / (2 * sigma)
     r = q - dynamics.flow(d)
-    best = Regularized(V, np.maximum(a, 0.0), d, float(np.abs(r).sum()))
+    best = Regularized(V, np.maximum(a, 0.0), d, _size(dynamics, r))
     count = 0
     while best.residual > tolerance and count < steps:
         count += 1
@@ -87,7 +91,7 @@ def newton(
             continue
         V, a, height = V_new, a_new, new
         r = q - dynamics.flow(d)
-        residual = float(np.abs(r).sum())
+        residual = _size(dynamics, r)
         if residual < best.residual:
             best = Regularized(V, np.maximum(a, 0.0), d, residual)
     return best, count

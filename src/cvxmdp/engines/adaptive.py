@@ -1,0 +1,144 @@
+"""The splitting in natural units: when to ask the judge, when to restart, and what to do when no policy obeys."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cvxmdp.engines.judge import NEAREST, Candidate, Judge
+from cvxmdp.engines.presolve import indicator
+from cvxmdp.engines.splitting import Inner, Iterate, Splitting, cost_unit, iterates
+from cvxmdp.mdp import Array
+from cvxmdp.status import Status
+
+NATURAL = 2.0
+"""The step in natural units: twice how far the occupancy has to move, over how strongly the cost pulls."""
+FIRST_CHECK = 5
+"""Passes between two checks at first; later an eighth of all passes so far."""
+PATIENCE = 40
+"""Passes in which the drift must fall tenfold, or the iteration is anchored."""
+
+
+def run_adaptive(
+    settings: Splitting, judge: Judge, inner: Inner, start: tuple[Array, list[Array]] | None
+) -> tuple[Status, str]:
+    """Run in natural units until the judge has a proof."""
+    unit = cost_unit(judge.c)
+    d0 = judge.dynamics.occupancy(indicator(judge.dynamics, judge.unconstrained.pairs))
+    spread = float(np.linalg.norm(inner.c - inner.c.mean())) or float(np.sqrt(inner.c.size))
+    sigma = settings.step * unit if settings.step is not None else NATURAL * judge.constraints.distance(d0) / spread
+    blocks = len(judge.constraints.blocks)
+    w = np.tile(d0, (blocks, 1))
+    if start is not None:
+        # At a solution w = d - sigma u, with u the normals of the constraints.
+        w = start[0] - (sigma / unit) * judge.constraints.stacked(start[1])
+    anchored, next_check = False, FIRST_CHECK
+    while True:
+        run = Run(settings, judge, inner, sigma, anchored)
+        omega = 2.0 if anchored else settings.relaxation
+        for it in iterates(inner, judge.constraints, w, sigma, omega, anchored):
+            judge.iterations += 1
+            if judge.iterations >= next_check or judge.limit() is not None:
+                next_check = judge.iterations + max(FIRST_CHECK, judge.iterations // 8)
+                if (status := _check(judge, it, unit / sigma)) is not None:
+                    return status, run.sentence()
+                if judge.refutation is not None and not judge.constraints.flat:
+                    return _approach(judge, inner, it.occupancy), run.sentence()
+            if run.ended(it):
+                break
+        w, sigma, anchored = run.restart(it)
+
+
+def _approach(judge: Judge, inner: Inner, d: Array) -> Status:
+    """Find the nearest policy of an infeasible problem, where a set is curved: the cost plays no part (Proposition 4).
+
+    Projected gradient steps on the squared distance to the sets, with momentum: the step from d goes to the average of
+    its projections, and from there back to the occupancies by the prox with no cost.
+    """
+    inner.c, inner.phi = np.zeros_like(inner.c), np.zeros_like(inner.phi)
+    ahead, momentum, movement = d, 1.0, 1.0
+    next_check = judge.iterations
+    while True:
+        judge.iterations += 1
+        copies = np.tile(ahead, (len(judge.constraints.blocks), 1))
+        after = inner(judge.constraints.project(copies).mean(axis=0), 1.0, 1e-3 * movement).d
+        if (ahead - after) @ (after - d) > 0:
+            momentum = 1.0  # the momentum points uphill: begin anew
+        grown = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        ahead = after + (momentum - 1) / grown * (after - d)
+        movement, momentum, d = float(np.abs(after - d).sum()), grown, after
+        if judge.iterations >= next_check or judge.limit() is not None:
+            next_check = judge.iterations + max(FIRST_CHECK, judge.iterations // 8)
+            if (status := _check_nearest(judge, judge.propose(d), movement)) is not None:
+                return status
+
+
+def _check_nearest(judge: Judge, candidate: Candidate, residual: float) -> Status | None:
+    """Try the step from a policy's occupancy to its projection, which tends to the displacement, as the proof."""
+    copies = np.tile(candidate.d, (len(judge.constraints.blocks), 1))
+    judge.refute(judge.constraints.duals(copies, judge.constraints.project(copies), 1.0))
+    judge.record(residual)
+    if judge.refutation is None:
+        return judge.verdict()
+    near = judge.nearest_distance <= (1 + NEAREST) * judge.refutation.distance
+    return Status.INFEASIBLE if near or judge.limit() is not None else None
+
+
+def _check(judge: Judge, it: Iterate, scale: float) -> Status | None:
+    """Ask the judge about one pass."""
+    duals = judge.constraints.duals(it.reflected, it.projected, scale)
+    candidate = judge.propose(it.occupancy)
+    judge.prove(duals)
+    residual = float(np.linalg.norm(it.drift))
+    if candidate.violation > judge.tolerance and judge.best is not None and judge.best.violation > judge.tolerance:
+        if judge.refutation is None:
+            judge.refute(duals)
+        return _check_nearest(judge, candidate, residual)
+    judge.record(residual)
+    return judge.verdict()
+
+
+class Run:
+    """Passes with one step and one anchor, and the decision when to begin anew with others."""
+
+    def __init__(self, settings: Splitting, judge: Judge, inner: Inner, sigma: float, anchored: bool) -> None:
+        self.settings, self.judge, self.sigma, self.anchored = settings, judge, sigma, anchored
+        self.inner = inner
+        self.drifts: list[float] = []
+        self.first: Iterate | None = None
+
+    def ended(self, it: Iterate) -> bool:
+        """Say whether to restart: a relaxed run that stalls, or an anchored run that has halved or turned."""
+        self.first = self.first or it
+        self.drifts.append(float(np.linalg.norm(it.drift)))
+        passes, drift = len(self.drifts), self.drifts[-1]
+        if not self.settings.adaptive:
+            return False
+        if self.judge.refutation is not None:
+            return self.anchored  # an anchor would hold back a sequence that has to drift away
+        if not self.anchored:
+            return passes > PATIENCE and drift > 0.1 * self.drifts[-PATIENCE]
+        if passes < 2:
+            return False
+        fell = drift <= 0.2 * self.drifts[0]
+        turned = drift <= 0.8 * self.drifts[0] and drift > self.drifts[-2]
+        return fell or turned or passes > 0.36 * max(self.judge.iterations, 50)
+
+    def restart(self, it: Iterate) -> tuple[Array, float, bool]:
+        """Go on from the last pass with the step that balances how far d and its multiplier moved in this run."""
+        assert self.first is not None
+        w = it.governing + it.drift
+        d, first = it.occupancy, self.first
+        moved = float(np.linalg.norm(d - first.occupancy))
+        turned = float(np.linalg.norm(it.multiplier - first.multiplier))
+        sigma = self.sigma
+        if self.anchored and moved > 1e-14 and turned > 0 and self.judge.refutation is None:
+            sigma = float(np.sqrt(sigma * moved / turned))
+        # The multiplier (w - d) / sigma stays as it is when the step changes.
+        return d + (w - d) * (sigma / self.sigma), sigma, self.judge.refutation is None
+
+    def sentence(self) -> str:
+        """Say in a user's words what was run."""
+        kind = "anchored" if self.anchored else "relaxed"
+        return (
+            f"{kind} splitting, {self.inner.rounds} policy iterations and {self.inner.newton_steps} Newton steps inside"
+        )

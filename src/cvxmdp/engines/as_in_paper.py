@@ -1,0 +1,63 @@
+"""The paper's method to the letter: fixed settings and its own stopping tests, then the safeguard and a proof."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cvxmdp.constraints.ball import NormBall
+from cvxmdp.constraints.base import Constraint
+from cvxmdp.constraints.linear import Linear
+from cvxmdp.engines.judge import Judge
+from cvxmdp.engines.regularized import newton
+from cvxmdp.engines.splitting import NEWTON_STEPS, Inner, Splitting, cost_unit, iterates
+from cvxmdp.mdp import Array
+from cvxmdp.status import Status
+
+SAFEGUARD = 1e-10
+"""How exactly the last pass brings d into D."""
+
+
+def run_as_in_paper(settings: Splitting, judge: Judge, inner: Inner) -> tuple[Status, str]:
+    """Run Algorithm 1 with its stopping tests, eqs. (20) and (21); one violated constraint is enough in (21)."""
+    assert settings.stopping is not None
+    eps_opt, eps_con, eps_inf = settings.stopping
+    sigma = (settings.step or 2e-5) * cost_unit(judge.c)
+    inner.V, w = np.zeros_like(inner.V), np.zeros((len(judge.constraints.blocks), judge.c.size))
+    before = np.full_like(judge.c, np.inf)
+    status, why = Status.APPROXIMATE, "the paper's stopping tests"
+    for it in iterates(inner, judge.constraints, w, sigma, settings.relaxation, anchored=False):
+        judge.iterations += 1
+        d = it.occupancy
+        obeys = all(_obeys(c, d, eps_con) for c in judge.constraints.constraints)
+        if obeys and np.max(np.abs(it.drift)) <= eps_opt:
+            break
+        if not obeys and np.max(np.abs(d - before)) <= eps_inf:
+            why = "the paper's test of infeasibility"
+            break
+        before = d
+        if (limit := judge.limit()) is not None:
+            status, why = limit, "a limit"
+            break
+    # The safeguard: one more pass that brings d into D.
+    final, _ = newton(
+        judge.dynamics, inner.c, it.governing.mean(axis=0), sigma / len(it.governing), inner.V, SAFEGUARD, NEWTON_STEPS
+    )
+    judge.propose(final.d)
+    duals = judge.constraints.duals(it.reflected, it.projected, cost_unit(judge.c) / sigma)
+    judge.prove(duals)
+    if judge.best is not None and judge.best.violation > judge.tolerance:
+        judge.refute(duals)
+        judge.propose(final.d)
+    judge.record(float(np.linalg.norm(it.drift)))
+    if judge.refutation is not None:
+        return Status.INFEASIBLE, f"ended by {why}"
+    return (Status.OPTIMAL if judge.verdict() is Status.OPTIMAL else status), f"ended by {why}"
+
+
+def _obeys(constraint: Constraint, d: Array, eps_con: float) -> bool:
+    """``max(C_i(d) - b_i, 0) <= eps_con (1 + |b_i|)`` for every row i; a ball's bound is its radius."""
+    if isinstance(constraint, Linear):
+        limit = np.where(np.isfinite(constraint.upper), constraint.upper, constraint.lower)
+        return bool(np.all(constraint.excess(d) <= eps_con * (1 + np.abs(limit))))
+    radius = constraint.radius if isinstance(constraint, NormBall) else 0.0
+    return constraint.violation(d) <= eps_con * (1 + radius)
