@@ -271,7 +271,7 @@ CONSTRAINTS = {
     ),
     "linear with a limit too many": (
         lambda: cm.Linear([1.0, 2.0], at_most=[1, 2]),
-        ["at_most", "(2,)", "one number, or 1"],
+        ["at_most", "(2,)", "one number, or a vector of 1"],
     ),
     "linear with a limit that is no number": (lambda: cm.Linear([1.0], at_least=NAN), ["at_least", "NaN", "entry 0"]),
     "linear with a limit that is a word": (lambda: cm.Linear([1.0], at_most="low"), ["at_most", "number"]),

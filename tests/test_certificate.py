@@ -133,7 +133,7 @@ def test_any_duals_and_any_potential_give_a_bound(seed, size):
         size * np.abs(rng.normal(size=2)),  # at most: multipliers are not negative
     ]
     V = size * rng.normal(size=4)
-    bound = bound_of(mdp, problem.constraints, c, duals, V)
+    bound, _ = bound_of(mdp, problem.constraints, c, duals, V)
     ball, box, rows = constraints
     u = duals[0] + duals[1] + rows.rows.T @ duals[2]
     top = (
@@ -149,7 +149,7 @@ def test_any_duals_and_any_potential_give_a_bound(seed, size):
 def test_a_multiplier_of_the_wrong_sign_proves_nothing():
     model = random_model(0, states=4, actions=3)
     problem = cm.Problem(as_mdp(model), "cost", [cm.Budget("risk", at_most=0.3)])
-    assert bound_of(problem.mdp, problem.constraints, problem.cost, [np.array([-1.0])], np.zeros(4)) == -np.inf
+    assert bound_of(problem.mdp, problem.constraints, problem.cost, [np.array([-1.0])], np.zeros(4))[0] == -np.inf
 
 
 # ---------------------------------------------------------------------------------------------- tampering
@@ -252,31 +252,45 @@ def test_a_tampered_proof_of_infeasibility_is_refused(kind, tampering):
         replace(certificate, **MARGIN_TAMPERINGS[tampering](certificate)).check(problem)
 
 
+def one_state_problem():
+    """Few pairs, so that rounding falls to either side."""
+    model = random_model(0, states=1, actions=2)
+    problem = cm.Problem(as_mdp(model), "cost", [cm.Budget("risk", at_most=float(model["costs"]["risk"].mean()))])
+    return problem, problem.solve()
+
+
+def accepted(certificate, problem):
+    try:
+        certificate.check(problem)
+    except CertificateError:
+        return False
+    return True
+
+
 def test_rounding_is_no_proof_of_infeasibility():
-    """A huge constant in the potential leaves nothing but rounding, which must not pass for a margin."""
-    problem, solution = solved("rows")
-    zero = [np.zeros_like(dual) for dual in solution.certificate.duals]
-    for exponent in range(0, 16):
-        for factor in (1.0, 1.1, 1.3, 1.7, 1.9):
-            V = np.full(problem.mdp.num_states, factor * 10.0**exponent)
-            forged = replace(
-                solution.certificate, claim="infeasible", margin=1e-300, margin_duals=zero, margin_potential=V
-            )
-            with pytest.raises(CertificateError):
-                forged.check(problem)
+    """A huge constant in the potential cancels and leaves nothing but rounding, which must not pass for a margin."""
+    problem, solution = one_state_problem()
+    forged = [
+        replace(
+            solution.certificate,
+            claim="infeasible",
+            margin=1e-300,
+            margin_duals=[np.zeros(1)],
+            margin_potential=np.array([constant]),
+        )
+        for constant in np.concatenate([np.linspace(1, 2, 20), np.linspace(1, 2, 20) * 1e14])
+    ]
+    assert not any(accepted(certificate, problem) for certificate in forged)
 
 
 def test_rounding_is_no_proof_of_a_bound():
-    """The same for the bound: a constant in the potential cancels, but not in floating point."""
-    problem, solution = solved("rows", tolerance=1e-8)
+    problem, solution = one_state_problem()
     true = solution.certificate
-    best = solution.value
-    for factor in np.linspace(1, 2, 41):
-        forged = replace(
-            true, claim="bound", bound=best + 1e-3 * abs(best), potential=true.potential + factor * 10.0**14
-        )
-        with pytest.raises(CertificateError):
-            forged.check(problem)
+    forged = [
+        replace(true, claim="bound", bound=true.value + 1e-3, potential=true.potential + constant)
+        for constant in np.linspace(1, 2, 20) * 1e14
+    ]
+    assert not any(accepted(certificate, problem) for certificate in forged)
 
 
 def test_a_certificate_of_another_problem_is_refused():

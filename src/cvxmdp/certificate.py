@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cvxmdp.problem import Problem
 
 
+EPS = float(np.finfo(np.float64).eps)
 CLAIMS = ("optimal", "infeasible", "bound")
 
 
@@ -103,7 +104,8 @@ class Certificate:
             found, relative = constraint.violation(d), constraint.relative(d)
             scale = found / relative if relative > 0 else 1.0
             near(f"the violation of {constraint.name!r}", self.violations[constraint.name], found, scale)
-        recomputed = bound_of(problem.mdp, problem.constraints, c, self.duals, self.potential)
+        bound, rounding = bound_of(problem.mdp, problem.constraints, c, self.duals, self.potential)
+        recomputed = bound - rounding
         if not self.bound <= recomputed + slack * max(abs(recomputed), float(np.abs(c) @ d)):
             raise CertificateError(
                 f"the certificate claims the bound {self.bound:.12g}; its proof gives {recomputed:.12g}"
@@ -120,8 +122,10 @@ class Certificate:
             if self.margin_potential is None:
                 raise CertificateError("the certificate claims infeasibility without a proof")
             zero = np.zeros_like(c)
-            margin = bound_of(problem.mdp, problem.constraints, zero, self.margin_duals, self.margin_potential)
-            if not (margin > 0 and self.margin <= margin * (1 + 1e-6)):
+            margin, rounding = bound_of(
+                problem.mdp, problem.constraints, zero, self.margin_duals, self.margin_potential
+            )
+            if not (margin > rounding and self.margin <= margin * (1 + 1e-6)):
                 raise CertificateError(
                     f"the certificate claims the margin {self.margin:.6g}; its proof gives {margin:.6g}"
                 )
@@ -143,8 +147,10 @@ class Certificate:
             )
 
 
-def bound_of(mdp: MDP, constraints: Sequence[Constraint], c: Array, duals: Sequence[Array], V: Array) -> float:
-    """``(1 - gamma) rho'V + min over pairs of (c + u + M V) - max over C of u'z``, from the data."""
+def bound_of(
+    mdp: MDP, constraints: Sequence[Constraint], c: Array, duals: Sequence[Array], V: Array
+) -> tuple[float, float]:
+    """``(1 - gamma) rho'V + min over pairs of (c + u + M V) - max over C of u'z``, and what rounding may add to it."""
     if len(duals) != len(constraints):
         raise CertificateError(f"the certificate has {len(duals)} duals for {len(constraints)} constraints")
     if V.shape != (mdp.num_states,):
@@ -154,4 +160,6 @@ def bound_of(mdp: MDP, constraints: Sequence[Constraint], c: Array, duals: Seque
         normal, highest = constraint.normal(np.asarray(dual))
         u, top = u + normal, top + highest
     least = np.min(c + u + mdp.discount * (mdp.transitions @ V) - V[mdp.state])
-    return float((1 - mdp.discount) * (mdp.initial @ V) + least - top)
+    sizes = [np.max(np.abs(part), initial=0.0) for part in (V, c, u)]
+    rounding = 8 * EPS * (float(sum(sizes)) + abs(top))
+    return float((1 - mdp.discount) * (mdp.initial @ V) + least - top), rounding

@@ -100,7 +100,7 @@ def test_every_inner_solver_leads_to_the_same_optimum(engine, name, kind):
     model, sparse = MODELS[name]
     constraints, blocks = cases(model)[kind]
     problem = cm.Problem(as_mdp(model, sparse), "cost", constraints)
-    assert_optimal(problem, problem.solve(method=ENGINES[engine], max_iterations=1000), model, blocks)
+    assert_optimal(problem, problem.solve(method=ENGINES[engine]), model, blocks)
 
 
 @pytest.mark.parametrize("kind", ["ball", "rows"])

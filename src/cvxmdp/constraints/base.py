@@ -142,7 +142,7 @@ def limits(what: str, value: Any, size: int, default: float) -> Array:
     if array.ndim == 0:
         array = np.full(size, float(array))
     if array.shape != (size,):
-        raise ValueError(f"{what} has shape {array.shape}; give one number, or a vector of them ({size} here)")
+        raise ValueError(f"{what} has shape {array.shape}; give one number, or a vector of {size} of them")
     if np.any(np.isnan(array)):
         raise ValueError(f"{what} holds NaN at entry {int(np.flatnonzero(np.isnan(array))[0])}")
     return array
