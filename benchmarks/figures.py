@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent
 RESULTS = ROOT / "results" / "figures.json"
 PAGE = ROOT.parent / "docs" / "figures.md"
 PANELS = [(0.9, 1e-3), (0.9, 2e-4), (0.9, 2e-5), (0.6, 2e-5)]
-TIME_LIMIT = 60.0
+TIME_LIMIT = 30.0
 METHODS = {"as in the paper": cm.Splitting.as_in_paper(), "splitting": "splitting", "auto": "auto"}
 
 

@@ -123,55 +123,57 @@ class Problem:
         started = time.perf_counter()
         dynamics = self.mdp.dynamics(engine.evaluation)
         passes = dynamics.passes
-        deadline = started + (time_limit or np.inf)
-        interrupted = False
-        try:
-            unconstrained = policy_iteration(dynamics, self.cost, deadline=deadline)
-        except KeyboardInterrupt:
-            interrupted, unconstrained = True, policy_iteration(dynamics, self.cost, rounds=0)
         judge = Judge(
             self.mdp, dynamics, self.cost, Intersection(self.constraints, self.mdp.num_pairs), tolerance,
-            0.0 if interrupted else time_limit or np.inf,
-            max_iterations or engine.most_passes, callback, unconstrained, started,
+            time_limit or np.inf, max_iterations or engine.most_passes, callback,
+            policy_iteration(dynamics, self.cost, rounds=0), started,
         )  # fmt: skip
-        judge.propose(indicator(dynamics, unconstrained.pairs))
-        judge.prove(judge.constraints.no_duals())
-        judge.record(np.nan)
-        presolved = time.perf_counter()
-        status, sentence = judge.verdict(), "policy iteration without the constraints already obeys them"
-        if interrupted:
-            status, sentence = Status.INTERRUPTED, "interrupted in the first policy iteration"
-        elif status is None:
-            status, sentence = self._engage(judge, engine, warm_start)
-        elif status is not Status.OPTIMAL:
-            sentence = "stopped in the first policy iteration"
+        presolved = started
+        try:
+            status, sentence = self._presolve(judge)
+            presolved = time.perf_counter()
+            if status is None:
+                status, sentence = self._engage(judge, engine, warm_start)
+        except KeyboardInterrupt:
+            status, sentence = (Status.INFEASIBLE if judge.refutation else Status.INTERRUPTED), "interrupted"
+            judge.time_limit = 0.0  # what is still missing is made up for in one round
+            if judge.best is None:
+                judge.propose(indicator(dynamics, judge.unconstrained.pairs))
+            if judge.bound is None:
+                judge.prove(judge.constraints.no_duals())
         ended = time.perf_counter()
         seconds = {"presolve": presolved - started, engine.name: ended - presolved, "total": ended - started}
         stats = Stats(sentence, judge.iterations, dynamics.passes - passes, seconds, tuple(judge.history))
         return self._solution(judge, status, stats)
+
+    def _presolve(self, judge: Judge) -> tuple[Status | None, str]:
+        """Solve without the constraints: the answer when its policy obeys them, else a first policy and bound."""
+        judge.unconstrained = policy_iteration(judge.dynamics, self.cost, deadline=judge.deadline)
+        judge.propose(indicator(judge.dynamics, judge.unconstrained.pairs))
+        judge.prove(judge.constraints.no_duals())
+        judge.record(np.nan)
+        status = judge.verdict()
+        if status is Status.OPTIMAL:
+            return status, "policy iteration without the constraints already obeys them"
+        return status, "stopped in the first policy iteration"
 
     def _engage(self, judge: Judge, engine: Splitting | Mixing, warm_start: Solution | None) -> tuple[Status, str]:
         """Run the engine, unless the limits contradict each other."""
         linear = judge.constraints.linear
         contradiction = None if linear is None else linear.contradiction()
         if contradiction is not None:
-            blocks = [contradiction, *(np.zeros(self.mdp.num_pairs) for _ in judge.constraints.blocks[1:])]
-            judge.contradict(judge.constraints.split(blocks))
+            duals = dict(zip(map(id, self.constraints), judge.constraints.no_duals(), strict=True))
+            others = [duals[id(block)] for block in judge.constraints.blocks[1:]]
+            judge.contradict(judge.constraints.split([contradiction, *others]))
             return Status.INFEASIBLE, "the linear limits contradict each other, whatever the policy"
-        start = self._start(warm_start, judge.constraints)
-        try:
-            status, sentence = engine.run(judge, start)
-        except KeyboardInterrupt:
-            found = judge.refutation is not None
-            status, sentence = (Status.INFEASIBLE if found else Status.INTERRUPTED), "interrupted"
-        return status, sentence
+        return engine.run(judge, self._start(warm_start, judge.constraints))
 
     def _start(self, warm_start: Solution | None, constraints: Intersection) -> tuple[Array, list[Array]] | None:
         if warm_start is None:
             return None
-        duals = [np.asarray(dual) for dual in warm_start.certificate.duals]
-        known = len(duals) == len(self.constraints)
-        return warm_start.occupancy, duals if known else constraints.no_duals()
+        duals, none = [np.asarray(dual) for dual in warm_start.certificate.duals], constraints.no_duals()
+        same = len(duals) == len(none) and all(a.shape == b.shape for a, b in zip(duals, none, strict=True))
+        return warm_start.occupancy, duals if same else none
 
     def _solution(self, judge: Judge, status: Status, stats: Stats) -> Solution:
         chosen = judge.nearest if status is Status.INFEASIBLE and judge.nearest is not None else judge.best
@@ -184,7 +186,8 @@ class Problem:
             blocks = judge.constraints.blocks
             low, high, v = np.inf, np.inf, np.zeros_like(chosen.d)
             if not judge.contradictory:
-                low, high = judge.refutation.distance, judge.constraints.distance(chosen.d)
+                high = judge.constraints.distance(chosen.d)
+                low = min(judge.refutation.distance, high)  # equal but for rounding at the end
                 v = np.sum([chosen.d - block.project(chosen.d) for block in blocks], axis=0)
             infeasibility = Infeasibility(
                 v, judge.refutation.margin, (low, high), certificate.violations, chosen.policy

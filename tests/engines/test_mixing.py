@@ -80,7 +80,7 @@ def test_rows_with_two_sides_and_equalities(seed):
     model = random_model(seed, states=6, actions=3)
     c = model["costs"]["cost"]
     E, middle = random_rows(model, seed, rows=3)
-    lower, upper = middle - [0.01, 0.0, np.inf], middle + [0.02, 0.0, 0.01]
+    lower, upper = middle - np.array([0.01, 0.0, np.inf]), middle + np.array([0.02, 0.0, 0.01])
     problem = cm.Problem(as_mdp(model), "cost", [cm.Linear(E, at_most=upper, at_least=lower)])
     solution = problem.solve(method="mixing")
     best, _, _ = lp_optimum(model, c, np.vstack([E, -E[:2]]), np.concatenate([upper, -lower[:2]]))
@@ -163,13 +163,11 @@ def test_the_policy_of_an_infeasible_problem_is_the_cheapest_of_the_nearest(seed
     solution = problem_of(model, E, b).solve(method="mixing")
     v, _ = nearest_displacement(model, E, b)
     best, _, _ = optimum(model, c, [linear_block(E, b + E @ v + 1e-6)])
-    dearest = -optimum(model, -c, [linear_block(E, b + E @ v + 1e-6)])[0]
     scale = np.abs(c) @ solution.occupancy
-    assert solution.value == pytest.approx(best, abs=5e-3 * scale)
+    assert solution.value == pytest.approx(best, abs=1e-3 * scale)
     # Relaxing every limit by what is reported makes the problem feasible, and the policy obeys.
     relaxed = b + solution.infeasibility.relax["linear"]
     assert np.all(E @ solution.occupancy <= relaxed + 1e-9)
-    assert dearest >= best
 
 
 def test_cheapest_of_the_nearest_is_seen_where_the_nearest_differ():

@@ -103,7 +103,7 @@ def test_a_deadline_in_the_past_stops_it_after_one_evaluation():
     assert answer.bound <= least(model, model["costs"]["cost"])[0]
 
 
-# ---------------------------------------------------------------------------------------------- problems it solves alone
+# ------------------------------------------------------------------------------------------ problems it solves alone
 
 
 @pytest.mark.parametrize("method", ["auto", "splitting"])

@@ -14,6 +14,7 @@ from cvxmdp.dynamics.linear import NORMAL_STATES, Plan, Solve, conjugate_gradien
 from cvxmdp.mdp import MDP, Array, Indices
 
 NORMAL_STEPS = 2000
+NO_VISITS = 1e-30
 VISITED_TOLERANCE = 1e-2
 VISITED_STEPS = 300
 
@@ -66,7 +67,8 @@ class Tabular(ABC):
         return self._spread(backward((1 - self.gamma) * self.rho), pi)
 
     def _spread(self, visits: Array, pi: Array) -> Array:
-        d: Array = np.maximum(visits, 0.0)[self.owner] * pi
+        # What is left of states that are never reached is rounding of rounding.
+        d: Array = np.where(visits > NO_VISITS, visits, 0.0)[self.owner] * pi
         return np.asarray(d / d.sum())
 
     def per_state(self, d: Array) -> Array:

@@ -31,6 +31,7 @@ def run_adaptive(
     if start is not None:
         # At a solution w = d - sigma u, with u the normals of the constraints.
         w = start[0] - (sigma / unit) * judge.constraints.stacked(start[1])
+    nearest = Nearest(judge, Inner(settings, judge.dynamics, np.zeros_like(judge.c), np.zeros_like(inner.V)), d0)
     anchored, next_check = False, FIRST_CHECK
     while True:
         run = Run(settings, judge, inner, sigma, anchored)
@@ -41,35 +42,53 @@ def run_adaptive(
                 next_check = judge.iterations + max(FIRST_CHECK, judge.iterations // 8)
                 if (status := _check(judge, it, unit / sigma)) is not None:
                     return status, run.sentence()
-                if judge.refutation is not None and not judge.constraints.flat:
-                    return _approach(judge, inner, it.occupancy), run.sentence()
             if run.ended(it):
                 break
+        if nearest.undecided and (status := nearest.approach(judge.iterations + PATIENCE)) is not None:
+            return status, run.sentence()
         w, sigma, anchored = run.restart(it)
 
 
-def _approach(judge: Judge, inner: Inner, d: Array) -> Status:
-    """Find the nearest policy of an infeasible problem, where a set is curved: the cost plays no part (Proposition 4).
+class Nearest:
+    """The policy nearest to the constraints, whatever it costs: it obeys, or the step to them proves that none does.
 
     Projected gradient steps on the squared distance to the sets, with momentum: the step from d goes to the average of
-    its projections, and from there back to the occupancies by the prox with no cost.
+    its projections, and from there back to the occupancies by the prox with no cost.  Where all sets are flat, the
+    splitting itself goes on to the cheapest of the nearest (Proposition 4); else any nearest policy will do.
     """
-    inner.c, inner.phi = np.zeros_like(inner.c), np.zeros_like(inner.phi)
-    ahead, momentum, movement = d, 1.0, 1.0
-    next_check = judge.iterations
-    while True:
-        judge.iterations += 1
-        copies = np.tile(ahead, (len(judge.constraints.blocks), 1))
-        after = inner(judge.constraints.project(copies).mean(axis=0), 1.0, 1e-3 * movement).d
-        if (ahead - after) @ (after - d) > 0:
-            momentum = 1.0  # the momentum points uphill: begin anew
-        grown = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-        ahead = after + (momentum - 1) / grown * (after - d)
-        movement, momentum, d = float(np.abs(after - d).sum()), grown, after
-        if judge.iterations >= next_check or judge.limit() is not None:
-            next_check = judge.iterations + max(FIRST_CHECK, judge.iterations // 8)
-            if (status := _check_nearest(judge, judge.propose(d), movement)) is not None:
-                return status
+
+    def __init__(self, judge: Judge, inner: Inner, d: Array) -> None:
+        self.judge, self.inner = judge, inner
+        self.d, self.ahead, self.momentum, self.movement = d, d, 1.0, 1.0
+
+    @property
+    def undecided(self) -> bool:
+        """Whether no policy that obeys is known, nor a proof that there is none that could end the search."""
+        best = self.judge.best
+        known = best is not None and best.violation <= self.judge.tolerance
+        return not known and (self.judge.refutation is None or not self.judge.constraints.flat)
+
+    def approach(self, until: int) -> Status | None:
+        """Go on until decided, or until the pass ``until``."""
+        judge, next_check = self.judge, self.judge.iterations + FIRST_CHECK
+        while self.undecided and (judge.iterations < until or judge.refutation is not None):
+            judge.iterations += 1
+            self._step()
+            if judge.iterations >= next_check or judge.limit() is not None:
+                next_check = judge.iterations + max(FIRST_CHECK, judge.iterations // 8)
+                if (status := _check_nearest(judge, judge.propose(self.d), self.movement)) is not None:
+                    return status
+        return None
+
+    def _step(self) -> None:
+        constraints, before = self.judge.constraints, self.d
+        copies = np.tile(self.ahead, (len(constraints.blocks), 1))
+        d = self.inner(constraints.project(copies).mean(axis=0), 1.0, 1e-3 * self.movement).d
+        if (self.ahead - d) @ (d - before) > 0:
+            self.momentum = 1.0  # the momentum points uphill: begin anew
+        grown = (1 + np.sqrt(1 + 4 * self.momentum**2)) / 2
+        self.ahead = d + (self.momentum - 1) / grown * (d - before)
+        self.d, self.momentum, self.movement = d, grown, float(np.abs(d - before).sum())
 
 
 def _check_nearest(judge: Judge, candidate: Candidate, residual: float) -> Status | None:
@@ -114,7 +133,10 @@ class Run:
         if not self.settings.adaptive:
             return False
         if self.judge.refutation is not None:
-            return self.anchored  # an anchor would hold back a sequence that has to drift away
+            # A curved set ends the run, for the nearest policy is found otherwise.
+            return (
+                self.anchored or not self.judge.constraints.flat
+            )  # an anchor would hold back a sequence that has to drift away
         if not self.anchored:
             return passes > PATIENCE and drift > 0.1 * self.drifts[-PATIENCE]
         if passes < 2:
