@@ -89,7 +89,7 @@ def test_the_limit_obeys_the_optimality_conditions(name, how):
     assert np.all(phi * d == 0)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "long memory"])  # 10 000 rounds there
 def test_every_warm_start_leads_to_the_same_prox(name):
     """Proposition 1 holds for any phi, of any size and sign."""
     model = MODELS[name]

@@ -93,8 +93,8 @@ def test_the_optimum_is_the_one_another_solver_finds(name, kind):
     assert_optimal(problem, problem.solve(method="splitting"), model, blocks)
 
 
-@pytest.mark.parametrize("kind", ["rows", "ball", "box", "rows and ball"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("kind", ["rows", "ball", "box"])
+@pytest.mark.parametrize("name", ["dense", "sparse", "ragged", "one state", "longest memory", "unreachable"])
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name != "default"])
 def test_every_inner_solver_leads_to_the_same_optimum(engine, name, kind):
     model, sparse = MODELS[name]
@@ -175,7 +175,7 @@ def test_exact_passes_converge_to_a_primal_and_dual_solution(kind):
     constraints, blocks = cases(model)[kind]
     c, sigma = model["costs"]["cost"], 0.1
     best, _, _ = optimum(model, c, blocks)
-    last = next(islice(passes(model, c, constraints, 1.5, sigma), 2000, None))
+    last = next(islice(passes(model, c, constraints, 1.5, sigma), 1000, None))
     assert np.abs(last.drift).max() < 1e-5
     assert c @ last.occupancy == pytest.approx(best, rel=1e-4)
     # nu = (w - d) / sigma is minus a subgradient of the constraints: c - nu is a cost that d minimizes over D.
@@ -263,13 +263,13 @@ def infeasible(kind, seed):
 
 
 @pytest.mark.parametrize("omega", [1.0, 1.5])
-@pytest.mark.parametrize("seed", [0, 1, 3])
+@pytest.mark.parametrize("seed", [1, 3])
 @pytest.mark.parametrize("kind", ["rows", "box", "ball"])
 def test_without_a_solution_the_drift_tends_to_minus_the_displacement(kind, seed, omega):
     """Proposition 3: ``d_k - z_k`` tends to v, and ``w_k - w_{k+1}`` to omega v."""
     model, constraints, _, v = infeasible(kind, seed)
     c = model["costs"]["cost"]
-    *_, before, last = islice(passes(model, c, constraints, omega, 0.1 / np.sqrt(c.size)), 300)
+    *_, before, last = islice(passes(model, c, constraints, omega, 0.1 / np.sqrt(c.size)), 200)
     # Polyhedra are reached in finitely many or linearly falling passes, a ball like 1 / k^2.
     accuracy = (1e-3 if kind == "ball" else 1e-6) * np.linalg.norm(v)
     np.testing.assert_allclose(last.occupancy - last.projected[0], v, atol=accuracy)
@@ -282,7 +282,7 @@ def test_without_a_solution_the_occupancy_tends_to_the_cheapest_of_the_nearest(k
     """Proposition 4, second half: for polyhedra d_k tends to the optimum over D and C + v."""
     model, constraints, (A, b, cone), v = infeasible(kind, seed)
     c = model["costs"]["cost"]
-    last = next(islice(passes(model, c, constraints, 1.0, 0.1 / np.sqrt(c.size)), 400, None))
+    last = next(islice(passes(model, c, constraints, 1.0, 0.1 / np.sqrt(c.size)), 300, None))
     hair = 1e-9  # C + v touches D: rounding must not part them
     best, d, _ = optimum(model, c, [(A, b + A @ v + hair, cone)])
     assert c @ last.occupancy == pytest.approx(best, abs=1e-6)
