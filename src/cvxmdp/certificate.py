@@ -106,7 +106,7 @@ class Certificate:
             near(f"the violation of {constraint.name!r}", self.violations[constraint.name], found, scale)
         recomputed, rounding = bound_of(problem.mdp, problem.constraints, c, self.duals, self.potential)
         if not rounding <= max(slack, 0.1 * self.tolerance) * max(abs(recomputed), float(np.abs(c) @ d)):
-            raise CertificateError(f"the proof of the bound is lost in rounding, which may be {rounding:.3g}")
+            raise CertificateError(f"the certificate's bound is lost in rounding, which may be {rounding:.3g}")
         if not self.bound <= recomputed + slack * max(abs(recomputed), float(np.abs(c) @ d)):
             raise CertificateError(
                 f"the certificate claims the bound {self.bound:.12g}; its proof gives {recomputed:.12g}"
