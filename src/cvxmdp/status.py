@@ -45,7 +45,7 @@ class Progress:
     value, bound : float
         True cost of the best policy, and the best proven lower bound on the optimum.
     gap : float
-        ``(value - bound) / |c|'d``, free of units.
+        ``(value - bound) / |c|'d``, free of units; infinite while the policy exceeds a limit.
     violation : float
         Worst violation of the best policy, free of units.
     residual : float

@@ -158,8 +158,8 @@ class Judge:
 
     @property
     def gap(self) -> float:
-        """Proven relative gap of the best policy; inf while a half is missing."""
-        if self.best is None or self.bound is None:
+        """Proven relative gap of the best policy; inf while it exceeds a limit or a half is missing."""
+        if self.best is None or self.bound is None or self.best.violation > self.tolerance:
             return np.inf
         return (self.best.value - self.bound.value) / max(self.best.scale, 1e-300)
 
@@ -183,7 +183,7 @@ class Judge:
 
     def verdict(self) -> Status | None:
         """Say OPTIMAL once the best policy obeys and its gap is proven, a limit once it is reached, else None."""
-        if self.best is not None and self.best.violation <= self.tolerance and self.gap <= self.tolerance:
+        if self.gap <= self.tolerance:
             return Status.OPTIMAL
         return self.limit()
 
