@@ -228,6 +228,49 @@ def test_a_tampered_certificate_is_refused(tampering):
         replace(certificate, **TAMPERINGS[tampering](certificate, problem)).check(problem)
 
 
+def test_a_policy_that_obeys_with_a_gap_is_not_optimal():
+    """Every number is true, but the claim is not."""
+    model = random_model(0, states=5, actions=3)
+    problem = cm.Problem(as_mdp(model), "cost", cases(model)["ball"][0])
+    solution = problem.solve()
+    certificate = solution.certificate
+    none = [np.zeros_like(dual) for dual in certificate.duals]
+    unconstrained = cm.Problem(problem.mdp, "cost").solve().certificate
+    true = replace(certificate, duals=none, potential=unconstrained.potential, bound=unconstrained.bound)
+    replace(true, claim="bound").check(problem)
+    with pytest.raises(CertificateError, match="claims optimality"):
+        true.check(problem)
+
+
+def test_a_cheap_policy_that_does_not_obey_is_not_optimal():
+    model = random_model(0, states=5, actions=3)
+    problem = cm.Problem(as_mdp(model), "cost", cases(model)["ball"][0])
+    free = cm.Problem(problem.mdp, "cost").solve().certificate
+    excess = {"ball": problem.constraints[0].violation(free.occupancy)}
+    true = replace(free, violations=excess, duals=[np.zeros(problem.mdp.num_pairs)])
+    replace(true, claim="bound").check(problem)
+    with pytest.raises(CertificateError, match="claims optimality"):
+        true.check(problem)
+
+
+def test_an_occupancy_that_follows_the_policy_but_not_the_dynamics_is_refused():
+    """Visits made up at will, everything else computed from them as it should be."""
+    problem, solution = solved("rows and ball")
+    state, pi = problem.mdp.state, solution.policy.probabilities
+    for visits in (solution.visits * (1 + 1e-6), np.full(5, 0.2), np.eye(5)[0]):
+        d = visits[state] * pi
+        forged = replace(
+            solution.certificate,
+            claim="bound",
+            occupancy=d,
+            value=float(problem.cost @ d),
+            costs={name: float(cost @ d) for name, cost in problem.mdp.costs.items()},
+            violations={k.name: k.violation(d) for k in problem.constraints},
+        )
+        with pytest.raises(CertificateError, match="dynamics"):
+            forged.check(problem)
+
+
 MARGIN_TAMPERINGS = {
     "margin higher": lambda k: {"margin": 1.01 * k.margin},
     "margin NaN": lambda k: {"margin": np.nan},

@@ -170,16 +170,21 @@ def test_the_policy_of_an_infeasible_problem_is_the_cheapest_of_the_nearest(seed
     assert np.all(E @ solution.occupancy <= relaxed + 1e-9)
 
 
-def test_cheapest_of_the_nearest_is_seen_where_the_nearest_differ():
-    """Nothing but the limit on state 0 matters to the distance; elsewhere the cheaper action must be taken."""
-    P = np.tile([0.5, 0.5], (4, 1))
-    mdp = cm.MDP.from_pairs([0, 0, 1, 1], [0, 1, 0, 1], P, {"cost": [1.0, 1.0, 5.0, 2.0]}, 0.9, [0.5, 0.5])
-    limit = cm.Linear([1.0, 1.0, 0.0, 0.0], at_most=0.1)  # half of the time is spent in state 0, whatever the policy
-    solution = cm.Problem(mdp, "cost", [limit]).solve(method="mixing")
+@pytest.mark.parametrize("dear_first", [True, False])
+def test_among_equally_near_policies_the_cheapest_is_returned(dear_first):
+    """Nothing but the risk matters to the distance: it fixes the action in state 0 and leaves it free in state 1."""
+    cost = [10.0, 0.0, 5.0, 2.0] if dear_first else [10.0, 0.0, 2.0, 5.0]
+    mdp = cm.MDP.from_pairs(
+        [0, 0, 1, 1], [0, 1, 0, 1], np.full((4, 2), 0.5), {"cost": cost, "risk": [0.0, 1.0, 0.3, 0.3]}, 0.9, [0.5, 0.5]
+    )
+    solution = cm.Problem(mdp, "cost", [cm.Budget("risk", at_most=0.05)]).solve(method="mixing")
     assert solution.status is cm.Status.INFEASIBLE
-    assert solution.policy.probabilities[3] == pytest.approx(1.0, abs=1e-3)
-    np.testing.assert_allclose(solution.infeasibility.displacement, [0.2, 0.2, 0.0, 0.0], atol=1e-6)
-    assert solution.infeasibility.relax["linear"] == pytest.approx(0.4)
+    np.testing.assert_allclose(solution.policy.probabilities, [1, 0, 0, 1] if dear_first else [1, 0, 1, 0], atol=1e-3)
+    assert solution.value == pytest.approx(6.0, rel=1e-3)  # half of the time in each state
+    assert solution.costs["risk"] == pytest.approx(0.15, rel=1e-4)
+    row = np.array([0.0, 1.0, 0.3, 0.3])
+    np.testing.assert_allclose(solution.infeasibility.displacement, 0.1 * row / (row @ row), atol=1e-5)
+    assert solution.infeasibility.relax["risk"] == pytest.approx(0.1, rel=1e-3)
 
 
 @pytest.mark.parametrize("rows", [20, 60])

@@ -75,6 +75,21 @@ def test_more_rounds_never_lower_the_bound():
         assert np.all(np.diff(bounds) >= 0)
 
 
+def test_a_good_start_is_not_lost_to_a_worse_policy():
+    """The greedy policy of a rough value may be poor, and then the bound of the value itself is the better."""
+    lowered = 0
+    for seed in range(30):
+        model = random_model(seed, states=10, actions=4, discount=0.95, branching=1)
+        c, dynamics = model["costs"]["cost"], as_mdp(model).dynamics("direct")
+        start = policy_iteration(dynamics, c).V + np.random.default_rng(seed).normal(size=10)
+        before = lower_bound(dynamics, start, dynamics.sweep(c, start)[0])
+        greedy = dynamics.sweep(c, start)[1]
+        V = dynamics.value(indicator(dynamics, greedy), c)
+        lowered += lower_bound(dynamics, V, dynamics.sweep(c, V)[0]) < before
+        assert policy_iteration(dynamics, c, start, rounds=1).bound >= before
+    assert lowered > 0  # so that the test can fail
+
+
 def test_ties_do_not_make_it_cycle():
     """Every policy of this model costs the same."""
     model = MODELS["dense"] | {"costs": {"cost": np.full(18, 2.5)}}

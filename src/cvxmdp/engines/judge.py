@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from cvxmdp.certificate import rounding_of_bound
 from cvxmdp.constraints.combine import Intersection
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines.presolve import Unconstrained, policy_iteration
@@ -117,7 +118,7 @@ class Judge:
         # A tenth of what the tolerance allows is exact enough for a bound.
         accuracy = 0.1 * self.tolerance * (self.best.scale if self.best is not None else 0.0)
         priced = policy_iteration(self.dynamics, self.c + u, start, accuracy, self.deadline)
-        bound = Bound(list(duals), priced.V, priced.bound - top)
+        bound = Bound(list(duals), priced.V, priced.bound - top - rounding_of_bound(priced.V, self.c, u, top))
         if self.bound is None or bound.value > self.bound.value:
             self.bound = bound
         return bound
@@ -125,14 +126,13 @@ class Judge:
     def refute(self, duals: Sequence[Array]) -> Refutation | None:
         """Try the duals as a proof that no policy obeys the constraints."""
         u, top = self.constraints.normals(duals)
-        size = float(np.max(np.abs(u), initial=0.0))
         stacked = float(np.linalg.norm(self.constraints.stacked(duals)))
         if not np.isfinite(top) or stacked == 0.0:
             return None
         start = None if self.refutation is None else self.refutation.V
         priced = policy_iteration(self.dynamics, u, start, 1e-6 * abs(top), self.deadline)
-        margin = priced.bound - top
-        if margin <= rounding_of_margin(size, top, self.dynamics.gamma):
+        margin = priced.bound - top - rounding_of_bound(priced.V, np.zeros(1), u, top)
+        if margin <= 0:
             return None
         found = Refutation(list(duals), priced.V, margin, margin / stacked)
         if self.refutation is None or found.distance > self.refutation.distance:
@@ -148,8 +148,10 @@ class Judge:
 
     def contradict(self, duals: Sequence[Array]) -> None:
         """Note duals whose normals cancel and whose limits do not: the constraints exclude each other."""
-        _, top = self.constraints.normals(duals)
-        self.refutation = Refutation(list(duals), np.zeros(self.dynamics.num_states), -top, np.inf)
+        u, top = self.constraints.normals(duals)
+        V = np.zeros(self.dynamics.num_states)
+        margin = float(np.min(u)) - top - rounding_of_bound(V, V, u, top)
+        self.refutation = Refutation(list(duals), V, margin, np.inf)
 
     @property
     def contradictory(self) -> bool:
@@ -196,8 +198,3 @@ class Judge:
         if self.iterations >= self.max_iterations:
             return Status.ITERATION_LIMIT
         return None
-
-
-def rounding_of_margin(size: float, top: float, gamma: float) -> float:
-    """Return a margin that rounding could produce: below it nothing is claimed."""
-    return 1e-14 * size / (1 - gamma) + 1e-13 * abs(top)
