@@ -281,7 +281,7 @@ def test_what_is_infeasible_by_a_thousandth_is_always_called_so(kind, method):
 @pytest.mark.parametrize("room", [-1e-5, -1e-7, 1e-9])
 def test_whatever_is_claimed_at_the_edge_has_a_proof_that_checks(room, kind, method):
     """So near that rounding matters, any status may come back, but never a claim that its own certificate refutes."""
-    for seed in (0, 1, 2, 3, 35, 43, 66, 98):
+    for seed in (1, 35, 43):
         model = random_model(seed, states=4, actions=3, discount=0.9999 if seed > 2 else 0.99)
         for tolerance in (1e-3, 1e-9):
             constraint = at_the_edge(kind, model, room)

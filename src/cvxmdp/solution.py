@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from cvxmdp.certificate import Certificate
 from cvxmdp.mdp import Array
 from cvxmdp.policy import Policy
@@ -137,11 +135,3 @@ class Solution:
         from cvxmdp.report.plots import plot_convergence
 
         return plot_convergence(self.stats.history, path)
-
-
-def worst_price(prices: Mapping[str, float | Array]) -> dict[str, float]:
-    """Return one number a constraint: the price of largest size among its rows."""
-    return {
-        name: float(np.ravel(price)[np.argmax(np.abs(np.ravel(price)))]) if np.size(price) else 0.0
-        for name, price in prices.items()
-    }

@@ -168,7 +168,7 @@ def test_the_first_solver_of_a_linear_program_and_of_a_ball_agree_with_the_split
     assert solution.prices["ball"] == pytest.approx(-multiplier, rel=1e-4)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["rows", "ball", "box", "rows and ball"])
 def test_exact_passes_converge_to_a_primal_and_dual_solution(kind):
     """Proposition 2, at the level of the iteration: d and z meet at the optimum and ``(d - w) / sigma`` prices it."""
     model, _ = MODELS["dense"]
