@@ -82,8 +82,8 @@ class Splitting:
     Parameters
     ----------
     step : float, optional
-        Sigma of the paper.  When not given, it is the natural unit ``|d| / |c - mean(c)|`` of the unconstrained
-        optimum d, which fits every scale of costs and every size of model.
+        Sigma of the paper.  When not given, it is in natural units: twice the distance of the unconstrained optimum to
+        the constraints, over ``|c - mean(c)|``.  That fits every scale of costs and every size of model.
     relaxation : float
         Omega of the paper, between 0 and 2.
     inner_steps : int
