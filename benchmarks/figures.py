@@ -23,11 +23,11 @@ import numpy as np
 import scipy
 
 import cvxmdp as cm
+from cvxmdp.cli import PANELS
 
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results" / "figures.json"
 PAGE = ROOT.parent / "docs" / "figures.md"
-PANELS = [(0.9, 1e-3), (0.9, 2e-4), (0.9, 2e-5), (0.6, 2e-5)]
 TIME_LIMIT = 30.0
 METHODS = {"as in the paper": cm.Splitting.as_in_paper(), "splitting": "splitting", "auto": "auto"}
 

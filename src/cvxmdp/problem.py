@@ -204,7 +204,7 @@ class Problem:
         self, judge: Judge, status: Status, chosen: Candidate, bound: Bound, refutation: Refutation | None
     ) -> Certificate:
         claims = {Status.OPTIMAL: "optimal", Status.INFEASIBLE: "infeasible"}
-        proof = {}
+        proof: dict[str, Any] = {}
         if status is Status.INFEASIBLE and refutation is not None:
             proof = {"margin": refutation.margin, "margin_duals": refutation.duals, "margin_potential": refutation.V}
         return Certificate(
@@ -218,5 +218,5 @@ class Problem:
             judge.tolerance,
             bound.duals,
             bound.V,
-            **proof,  # type: ignore[arg-type]
+            **proof,
         )

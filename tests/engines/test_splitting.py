@@ -372,7 +372,9 @@ def paper_setting(kind, seed, shift=0.0):
         distance = np.linalg.norm(x - center)
         return x if distance <= radius else center + radius / distance * (x - center)
 
-    obeys = lambda x: max(np.linalg.norm(x - center) - radius, 0) <= 1e-4 * (1 + radius)  # noqa: E731
+    def obeys(x):
+        return max(np.linalg.norm(x - center) - radius, 0) <= 1e-4 * (1 + radius)
+
     return mdp, [cm.NormBall(center, radius)], project, obeys
 
 
