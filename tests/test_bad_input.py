@@ -231,11 +231,11 @@ ARGUMENTS = {
     "unknown method": (lambda: solve(method="simplex"), ["method", "'simplex'", '"auto", "splitting", "mixing"']),
     "mixing a ball": (
         lambda: solve(cm.NormBall(np.full(4, 0.25), 0.1), method="mixing"),
-        ["mixing", "linear constraints only", '"auto" or "splitting"'],
+        ["mixing", "linear constraints and a cost alone", '"auto" or "splitting"'],
     ),
     "mixing a ball with settings": (
         lambda: solve(cm.NormBall(np.full(4, 0.25), 0.1), method=cm.Mixing()),
-        ["linear constraints only"],
+        ["linear constraints and a cost alone"],
     ),
     "unknown evaluation": (
         lambda: solve(cm.Budget("time", 0.5), method=cm.Splitting(evaluation="exact")),
@@ -304,7 +304,7 @@ CONSTRAINTS = {
     "a ball of negative radius": (lambda: cm.NormBall([0.5, 0.5], -1), ["radius", "-1", "at least 0"]),
     "a ball without radius": (lambda: cm.NormBall([0.5, 0.5], None), ["radius", "None"]),
     "a ball with a word as radius": (lambda: cm.NormBall([0.5, 0.5], "small"), ["radius", "small"]),
-    "a ball in another norm": (lambda: cm.NormBall([0.5, 0.5], 1, norm=1), ["norm is 1", "norm=2"]),
+    "a ball in no norm": (lambda: cm.NormBall([0.5, 0.5], 1, norm=0.5), ["norm is 0.5", "at least 1"]),
     "a ball around nothing": (lambda: cm.NormBall([0.5, NAN], 1), ["center", "finite", "one entry for each pair"]),
     "a ball around words": (lambda: cm.NormBall("expert", 1), ["center", "numbers"]),
     "a ball of another model": (

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import cvxmdp as cm
-from cvxmdp.constraints.combine import Intersection, bind
+from cvxmdp.constraints.combine import Blocks, bind
 from oracles import as_mdp, conic_optimum, project_polyhedron, random_model
 
 SIZE = 4
@@ -350,10 +350,10 @@ def test_linear_constraints_merge_into_one_set(forms):
     E, F = rng.normal(size=(2, SIZE)), rng.normal(size=(1, SIZE))
     ball = cm.NormBall(np.zeros(SIZE), 1.0)
     parts = [cm.Linear(forms[0](E), at_most=0.1), ball, cm.Linear(forms[1](F), equal=0.0)]
-    both = Intersection(parts, SIZE)
+    both = Blocks(parts, [], SIZE)
     assert len(both.blocks) == 2
     y = rng.normal(size=(2, SIZE))
-    z = both.project(y)
+    z = both.prox(y, 1.0)
     lower, upper = [-np.inf, -np.inf, 0], [0.1, 0.1, 0]
     np.testing.assert_allclose(z[0], project_polyhedron(y[0], np.vstack([E, F]), lower, upper), atol=1e-8)
     np.testing.assert_array_equal(z[1], ball.project(y[1]))
@@ -367,9 +367,9 @@ def test_duals_come_back_one_for_each_constraint_in_the_order_given():
         cm.Bounds(upper=np.full(SIZE, 0.1)),
         cm.Linear(rng.normal(size=SIZE), at_most=-1.0),
     ]
-    both = Intersection(parts, SIZE)  # blocks: linear, ball, bounds
+    both = Blocks(parts, [], SIZE)  # blocks: linear, ball, bounds
     y = 3 * rng.normal(size=(3, SIZE))
-    z = both.project(y)
+    z = both.prox(y, 1.0)
     duals = both.duals(y, z, 2.0)
     assert [dual.size for dual in duals] == [SIZE, 2, SIZE, 1]
     np.testing.assert_allclose(parts[0].normal(duals[0])[0], 2 * (y[1] - z[1]), atol=1e-12)

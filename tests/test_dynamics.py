@@ -77,9 +77,20 @@ def test_advantage_and_flow_are_products_with_the_model(model, kind):
 @every_model
 def test_gram_is_the_product_of_the_model_with_itself(model, kind, how):
     M = -flow_matrix(model).T
-    gram = build(model, kind, how).gram()
-    gram = gram.toarray() if sp.issparse(gram) else gram
-    np.testing.assert_allclose(np.tril(gram), np.tril(M.T @ M), atol=1e-12)  # the lower triangle is what is used
+    for weights in (np.ones(len(M)), np.random.default_rng(0).uniform(size=len(M))):
+        gram = build(model, kind, how).gram(weights)
+        gram = gram.toarray() if sp.issparse(gram) else gram
+        expected = M.T @ (weights[:, None] * M)
+        np.testing.assert_allclose(np.tril(gram), np.tril(expected), atol=1e-12)  # the lower triangle is what is used
+
+
+@every_kind
+@every_way
+@every_model
+def test_flows_are_the_flow_of_each_column(model, kind, how):
+    dynamics, X = build(model, kind, how), np.random.default_rng(0).normal(size=(len(model["state"]), 3))
+    np.testing.assert_allclose(dynamics.flows(X), flow_matrix(model) @ X, atol=1e-12)
+    np.testing.assert_allclose(dynamics.flows(sp.csc_array(X)), flow_matrix(model) @ X, atol=1e-12)
 
 
 @every_kind

@@ -11,11 +11,26 @@
 
 from cvxmdp import worlds
 from cvxmdp.certificate import Certificate, CertificateError
-from cvxmdp.constraints import Bounds, Budget, ConvexSet, Linear, NormBall
+from cvxmdp.constraints import (
+    Bounds,
+    Box,
+    Budget,
+    ConvexSet,
+    Ellipsoid,
+    Entropy,
+    KLBall,
+    Linear,
+    NormBall,
+    RobustBudget,
+    StateBounds,
+    Vertices,
+)
 from cvxmdp.engines.mixing import Mixing
+from cvxmdp.engines.newton import Newton
 from cvxmdp.engines.splitting import Splitting
 from cvxmdp.io.npz import load, load_solution
 from cvxmdp.mdp import MDP, Evaluation
+from cvxmdp.objectives import KL, ConvexTerm, Distance, NegativeEntropy
 from cvxmdp.policy import Policy
 from cvxmdp.problem import Problem
 from cvxmdp.solution import Infeasibility, Solution, Stats
@@ -24,24 +39,36 @@ from cvxmdp.status import Progress, Status
 __version__ = "0.1.0"
 
 __all__ = [
+    "KL",
     "MDP",
     "Bounds",
+    "Box",
     "Budget",
     "Certificate",
     "CertificateError",
     "ConvexSet",
+    "ConvexTerm",
+    "Distance",
+    "Ellipsoid",
+    "Entropy",
     "Evaluation",
     "Infeasibility",
+    "KLBall",
     "Linear",
     "Mixing",
+    "NegativeEntropy",
+    "Newton",
     "NormBall",
     "Policy",
     "Problem",
     "Progress",
+    "RobustBudget",
     "Solution",
     "Splitting",
+    "StateBounds",
     "Stats",
     "Status",
+    "Vertices",
     "load",
     "load_solution",
     "worlds",

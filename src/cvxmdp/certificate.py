@@ -4,8 +4,9 @@ The check uses the problem's own data and nothing of the solvers: products with 
 
 * *What the policy does.*  The claimed occupancy must follow the policy and close the flow
   ``Xi'd - gamma P'd = (1 - gamma) rho``; a residual r moves it by at most ``|r|_1 / (1 - gamma)`` in the 1-norm.
-* *Bound.*  For normals u of the constraints, with ``max over C of u'z = top``, and for any V:
-  ``optimum >= (1 - gamma) rho'V + min over pairs of (c + u + M V) - top``.
+* *Bound.*  For a sum u of normals of the constraints and subgradients of the convex terms, and for any V:
+  ``optimum >= (1 - gamma) rho'V + min over pairs of (c + u + M V) - top``, where top is the sum of their conjugates.
+  A normal's conjugate is its largest value over the set; a subgradient's at z is ``u'z - h(z)``.
 * *Infeasibility.*  The same line with c = 0: if it is positive, no policy obeys.
 """
 
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cvxmdp.constraints.base import Constraint
+from cvxmdp.blocks import Block
 from cvxmdp.mdp import MDP, Array
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class Certificate:
     tolerance : float
         The relative tolerance of the claim.
     duals, potential : list of ndarray, ndarray over states
-        Normals of the constraints, one dual array each, and the value V of the bound.
+        Normals of the constraints, then subgradients of the convex terms, one dual array each, and the value V of the
+        bound.
     margin : float
         For "infeasible": the proven distance in ``u'd`` between what policies can do and what is allowed.
     margin_duals, margin_potential
@@ -97,23 +99,27 @@ class Certificate:
             if not abs(claimed - found) <= slack * max(scale, abs(found)) + 1e-300:
                 raise CertificateError(f"the certificate claims {what} {claimed:.12g}; recomputed, it is {found:.12g}")
 
-        near("the value", self.value, float(c @ d), float(np.abs(c) @ d))
+        value = float(c @ d) + sum(term.value(d) for term in problem.terms)
+        size = float(np.abs(c) @ d) + sum(abs(term.value(d)) for term in problem.terms)
+        near("the value", self.value, value, size)
         for name, cost in problem.mdp.costs.items():
             near(f"the cost {name!r}", self.costs[name], float(cost @ d), float(np.abs(cost) @ d))
         for constraint in problem.constraints:
             found, relative = constraint.violation(d), constraint.relative(d)
             scale = found / relative if relative > 0 else 1.0
             near(f"the violation of {constraint.name!r}", self.violations[constraint.name], found, scale)
-        recomputed, rounding = bound_of(problem.mdp, problem.constraints, c, self.duals, self.potential)
+        recomputed, rounding = bound_of(
+            problem.mdp, [*problem.constraints, *problem.terms], c, self.duals, self.potential
+        )
         # What is claimed leaves out all that rounding may add; half of it is allowed for adding in another order.
         recomputed -= 0.5 * rounding
-        if not self.bound <= recomputed + 1e-13 * max(abs(recomputed), float(np.abs(c) @ d)):
+        if not self.bound <= recomputed + 1e-13 * max(abs(recomputed), size):
             raise CertificateError(
                 f"the certificate claims the bound {self.bound:.12g}; its proof gives {recomputed:.12g}"
             )
         if self.claim == "optimal":
             worst = max((k.relative(d) for k in problem.constraints), default=0.0)
-            gap = (float(c @ d) - recomputed) / max(float(np.abs(c) @ d), 1e-300)
+            gap = (value - recomputed) / max(size, 1e-300)
             if worst > self.tolerance * (1 + 1e-6) or gap > self.tolerance * (1 + 1e-3) + slack:
                 raise CertificateError(
                     f"the certificate claims optimality to {self.tolerance:g}; the gap is {gap:.3g} and the violation "
@@ -148,17 +154,15 @@ class Certificate:
             )
 
 
-def bound_of(
-    mdp: MDP, constraints: Sequence[Constraint], c: Array, duals: Sequence[Array], V: Array
-) -> tuple[float, float]:
-    """``(1 - gamma) rho'V + min over pairs of (c + u + M V) - max over C of u'z``, and what rounding may add to it."""
-    if len(duals) != len(constraints):
-        raise CertificateError(f"the certificate has {len(duals)} duals for {len(constraints)} constraints")
+def bound_of(mdp: MDP, blocks: Sequence[Block], c: Array, duals: Sequence[Array], V: Array) -> tuple[float, float]:
+    """``(1 - gamma) rho'V + min over pairs of (c + u + M V) - conjugates``, and what rounding may add to it."""
+    if len(duals) != len(blocks):
+        raise CertificateError(f"the certificate has {len(duals)} duals for {len(blocks)} constraints and terms")
     if V.shape != (mdp.num_states,):
         raise CertificateError(f"the certificate's potential has {V.size} entries for {mdp.num_states} states")
     u, top = np.zeros(mdp.num_pairs), 0.0
-    for constraint, dual in zip(constraints, duals, strict=True):
-        normal, highest = constraint.normal(np.asarray(dual))
+    for block, dual in zip(blocks, duals, strict=True):
+        normal, highest = block.normal(np.asarray(dual))
         u, top = u + normal, top + highest
     least = np.min(c + u + mdp.discount * (mdp.transitions @ V) - V[mdp.state])
     return float((1 - mdp.discount) * (mdp.initial @ V) + least - top), rounding_of_bound(V, c, u, top)

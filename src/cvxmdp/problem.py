@@ -8,30 +8,32 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from cvxmdp.blocks import Constraint, Term
 from cvxmdp.certificate import Certificate
-from cvxmdp.constraints.base import Constraint
-from cvxmdp.constraints.combine import Intersection, bind
+from cvxmdp.constraints.combine import Blocks, bind
 from cvxmdp.engines.choose import choose_engine
 from cvxmdp.engines.judge import Bound, Candidate, Judge, Refutation
 from cvxmdp.engines.mixing import Mixing
+from cvxmdp.engines.newton import Newton
 from cvxmdp.engines.presolve import indicator, policy_iteration
 from cvxmdp.engines.splitting import Splitting
 from cvxmdp.mdp import MDP, Array
+from cvxmdp.objectives.base import read_objective
 from cvxmdp.solution import Infeasibility, Solution, Stats
 from cvxmdp.status import Progress, Status
 
 
 class Problem:
-    """Minimize an expected cost of a model under convex constraints on its occupancy.
+    """Minimize an expected cost of a model, or a convex function of its occupancy, under convex constraints on it.
 
     Parameters
     ----------
     mdp : MDP
         The model.
-    minimize : str or array of shape (num_pairs,)
-        A cost by name, or a vector over pairs.
+    minimize : str, array of shape (num_pairs,), convex term, or a sum of these
+        A cost by name or as a vector over pairs; a term of :mod:`cvxmdp.objectives` or an object with ``value`` and
+        ``prox``; or a sum, written ``"time" + cm.Distance(...)`` or as a list.
     subject_to : list of constraints
         Their intersection.  See :mod:`cvxmdp.constraints`.
 
@@ -44,12 +46,13 @@ class Problem:
     'OPTIMAL'
     """
 
-    def __init__(self, mdp: MDP, minimize: str | npt.ArrayLike, subject_to: Sequence[Any] = ()) -> None:
+    def __init__(self, mdp: MDP, minimize: Any, subject_to: Sequence[Any] = ()) -> None:
         if not isinstance(mdp, MDP):
             raise ValueError(f"mdp must be a cvxmdp.MDP, not {type(mdp).__name__}")
         self.mdp = mdp
-        self.cost: Array = mdp.cost(minimize, "minimize")
-        self.objective = minimize if isinstance(minimize, str) else "cost"
+        self.cost: Array
+        self.terms: list[Term]
+        self.cost, self.terms, self.objective = read_objective(mdp, minimize)
         self.constraints: list[Constraint] = bind(subject_to, mdp)
 
     def __repr__(self) -> str:
@@ -59,7 +62,7 @@ class Problem:
     def solve(
         self,
         tolerance: float = 1e-6,
-        method: str | Splitting | Mixing = "auto",
+        method: str | Splitting | Mixing | Newton = "auto",
         time_limit: float | None = None,
         max_iterations: int | None = None,
         warm_start: Solution | None = None,
@@ -73,7 +76,7 @@ class Problem:
         tolerance : float
             Relative and free of units: ``gap <= tolerance * |c|'d``, and each violation at most ``tolerance`` of its
             limit.
-        method : {"auto", "splitting", "mixing"}, Splitting or Mixing
+        method : {"auto", "splitting", "mixing", "newton"}, Splitting, Mixing or Newton
             The engine.  "auto" chooses, see :func:`cvxmdp.engines.choose.choose_engine`.
         time_limit : float, optional
             Seconds after which the best policy so far is returned.
@@ -103,7 +106,7 @@ class Problem:
             raise ValueError(f"warm_start has {warm_start.occupancy.size} pairs; the model has {self.mdp.num_pairs}")
         if callback is not None and not callable(callback):
             raise ValueError(f"callback must be a function of a Progress, not {callback!r}")
-        engine = choose_engine(method, self.constraints)
+        engine = choose_engine(method, self.constraints, self.terms)
         if verbose:
             from cvxmdp.report.console import live_progress
 
@@ -114,7 +117,7 @@ class Problem:
     def _solve(
         self,
         tolerance: float,
-        engine: Splitting | Mixing,
+        engine: Splitting | Mixing | Newton,
         time_limit: float | None,
         max_iterations: int | None,
         warm_start: Solution | None,
@@ -124,7 +127,7 @@ class Problem:
         dynamics = self.mdp.dynamics(engine.evaluation)
         passes = dynamics.passes
         judge = Judge(
-            self.mdp, dynamics, self.cost, Intersection(self.constraints, self.mdp.num_pairs), tolerance,
+            self.mdp, dynamics, self.cost, Blocks(self.constraints, self.terms, self.mdp.num_pairs), tolerance,
             time_limit or np.inf, max_iterations or engine.most_passes, callback,
             policy_iteration(dynamics, self.cost, rounds=0), started,
         )  # fmt: skip
@@ -140,7 +143,7 @@ class Problem:
             if judge.best is None:
                 judge.propose(indicator(dynamics, judge.unconstrained.pairs))
             if judge.bound is None:
-                judge.prove(judge.constraints.no_duals())
+                judge.prove(judge.blocks.no_duals())
         ended = time.perf_counter()
         seconds = {"presolve": presolved - started, engine.name: ended - presolved, "total": ended - started}
         stats = Stats(sentence, judge.iterations, dynamics.passes - passes, seconds, tuple(judge.history))
@@ -150,28 +153,30 @@ class Problem:
         """Solve without the constraints: the answer when its policy obeys them, else a first policy and bound."""
         judge.unconstrained = policy_iteration(judge.dynamics, self.cost, deadline=judge.deadline)
         judge.propose(indicator(judge.dynamics, judge.unconstrained.pairs))
-        judge.prove(judge.constraints.no_duals())
+        judge.prove(judge.blocks.no_duals())
         judge.record(np.nan)
         status = judge.verdict()
         if status is Status.OPTIMAL:
             return status, "policy iteration without the constraints already obeys them"
         return status, "stopped in the first policy iteration"
 
-    def _engage(self, judge: Judge, engine: Splitting | Mixing, warm_start: Solution | None) -> tuple[Status, str]:
+    def _engage(
+        self, judge: Judge, engine: Splitting | Mixing | Newton, warm_start: Solution | None
+    ) -> tuple[Status, str]:
         """Run the engine, unless the limits contradict each other."""
-        linear = judge.constraints.linear
+        linear = judge.blocks.linear
         contradiction = None if linear is None else linear.contradiction()
         if contradiction is not None:
-            duals = dict(zip(map(id, self.constraints), judge.constraints.no_duals(), strict=True))
-            others = [duals[id(block)] for block in judge.constraints.blocks[1:]]
-            judge.contradict(judge.constraints.split([contradiction, *others]))
+            duals = dict(zip(map(id, judge.blocks.members), judge.blocks.no_duals(), strict=True))
+            others = [duals[id(block)] for block in judge.blocks.blocks[1:]]
+            judge.contradict(judge.blocks.split([contradiction, *others]))
             return Status.INFEASIBLE, "the linear limits contradict each other, whatever the policy"
-        return engine.run(judge, self._start(warm_start, judge.constraints))
+        return engine.run(judge, self._start(warm_start, judge.blocks))
 
-    def _start(self, warm_start: Solution | None, constraints: Intersection) -> tuple[Array, list[Array]] | None:
+    def _start(self, warm_start: Solution | None, blocks: Blocks) -> tuple[Array, list[Array]] | None:
         if warm_start is None:
             return None
-        duals, none = [np.asarray(dual) for dual in warm_start.certificate.duals], constraints.no_duals()
+        duals, none = [np.asarray(dual) for dual in warm_start.certificate.duals], blocks.no_duals()
         same = len(duals) == len(none) and all(a.shape == b.shape for a, b in zip(duals, none, strict=True))
         return warm_start.occupancy, duals if same else none
 
@@ -183,16 +188,15 @@ class Problem:
         gap = (chosen.value - judge.bound.value) / max(chosen.scale, 1e-300)
         infeasibility = None
         if status is Status.INFEASIBLE and judge.refutation is not None:
-            blocks = judge.constraints.blocks
             low, high, v = np.inf, np.inf, np.zeros_like(chosen.d)
             if not judge.contradictory:
-                high = judge.constraints.distance(chosen.d)
+                high = judge.blocks.distance(chosen.d)
                 low = min(judge.refutation.distance, high)  # equal but for rounding at the end
-                v = np.sum([chosen.d - block.project(chosen.d) for block in blocks], axis=0)
+                v = np.sum(chosen.d - judge.blocks.project(chosen.d), axis=0)
             infeasibility = Infeasibility(
                 v, judge.refutation.margin, (low, high), certificate.violations, chosen.policy
             )
-        prices = {c.name: c.price(dual) for c, dual in zip(self.constraints, judge.bound.duals, strict=True)}
+        prices = {c.name: c.price(dual) for c, dual in zip(self.constraints, judge.bound.duals, strict=False)}
         visits = np.zeros(self.mdp.num_states)
         np.add.at(visits, self.mdp.state, chosen.d)
         return Solution(

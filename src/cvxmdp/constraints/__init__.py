@@ -3,6 +3,22 @@
 from cvxmdp.constraints.ball import NormBall
 from cvxmdp.constraints.base import ConvexSet
 from cvxmdp.constraints.bounds import Bounds
+from cvxmdp.constraints.entropy import Entropy, KLBall
 from cvxmdp.constraints.linear import Budget, Linear
+from cvxmdp.constraints.robust import Box, Ellipsoid, RobustBudget, Vertices
+from cvxmdp.constraints.states import StateBounds
 
-__all__ = ["Bounds", "Budget", "ConvexSet", "Linear", "NormBall"]
+__all__ = [
+    "Bounds",
+    "Box",
+    "Budget",
+    "ConvexSet",
+    "Ellipsoid",
+    "Entropy",
+    "KLBall",
+    "Linear",
+    "NormBall",
+    "RobustBudget",
+    "StateBounds",
+    "Vertices",
+]

@@ -2,26 +2,135 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from cvxmdp.constraints.base import check_point, number, numbers
+from cvxmdp.blocks import Constraint, Response, masked
+from cvxmdp.constraints.base import check_point, number, numbers, occupancy_of, unbound
+from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
 
 FLOOR = 1e-6
 
 
-class NormBall:
-    """``{d : |d - center| <= radius}`` in the Euclidean norm.
+class Norm:
+    """A p-norm, or a 2-norm weighted by ``sum weights x^2``, with the projection onto its balls around zero."""
+
+    def __init__(self, p: float, weights: Array | None = None) -> None:
+        if not p >= 1:
+            raise ValueError(f"norm is {p}; it must be at least 1, or inf")
+        if weights is not None and p != 2:
+            raise ValueError(f"weights go with norm=2 only, not with norm={p}")
+        self.p, self.weights = float(p), weights
+
+    def __call__(self, x: Array) -> float:
+        """Return the norm of x."""
+        if self.weights is not None:
+            return float(np.sqrt(np.sum(self.weights * x * x)))
+        if 1 < self.p < np.inf and self.p != 2:
+            largest = float(np.max(np.abs(x), initial=0.0))  # keeps powers from overflowing
+            return largest * float(np.linalg.norm(x / largest, self.p)) if largest > 0 else 0.0
+        return float(np.linalg.norm(x, self.p))
+
+    @property
+    def conjugate(self) -> Norm:
+        """The norm of linear functions: ``|u|* = max u'x over |x| <= 1``."""
+        if self.weights is not None:
+            return Norm(2, 1 / self.weights)
+        return Norm(np.inf if self.p == 1 else 1.0 if np.isinf(self.p) else self.p / (self.p - 1))
+
+    def shrink(self, x: Array, radius: float) -> Array:
+        """Return the nearest point to x of norm at most ``radius``."""
+        size = self(x)
+        if size <= radius:
+            return x
+        if radius == 0:
+            return np.zeros_like(x)
+        if np.isinf(self.p):
+            return np.clip(x, -radius, radius)
+        if self.p == 1:
+            return np.copysign(np.maximum(np.abs(x) - _threshold(np.abs(x), radius), 0.0), x)
+        if self.weights is not None:
+            return x / (1 + self._multiplier(x, radius) * self.weights)
+        return x * (radius / size) if self.p == 2 else self._power(x, radius)
+
+    def _multiplier(self, x: Array, radius: float) -> float:
+        """Return the m with ``|x / (1 + m weights)| = radius`` in the weighted 2-norm."""
+        w = self.weights
+        assert w is not None
+
+        def excess(m: float) -> tuple[float, float]:
+            z = x / (1 + m * w)
+            return float(w @ (z * z)) / radius**2 - 1, -2 * float((w * w) @ (z * z / (1 + m * w))) / radius**2
+
+        return positive_root(excess, (self(x) / radius - 1) / float(np.max(w)), 1e-15)
+
+    def _power(self, x: Array, radius: float) -> Array:
+        from cvxmdp.constraints import kernels  # here, since loading the compiler takes a second
+
+        o, t = np.abs(x) / radius, np.empty(x.size)
+
+        def excess(m: float) -> tuple[float, float]:
+            total, slope = kernels.power(o, self.p, m, t)
+            return total - 1.0, slope
+
+        positive_root(excess, 1.0, 1e-15)
+        return np.copysign(radius * t, x)
+
+    def response(self, x: Array, z: Array) -> Response:
+        """Return how :meth:`shrink` responds at x, where it gave z."""
+        if np.array_equal(x, z):
+            return Response(np.zeros_like(x))
+        if np.isinf(self.p):
+            return Response(masked(x != z))
+        if not np.any(z):
+            return Response(np.ones_like(x))
+        if self.p == 1:
+            kept = z != 0
+            return Response(masked(~kept), (np.sign(z) / np.sqrt(np.count_nonzero(kept)))[:, None])
+        if self.p == 2 and self.weights is None:
+            kept = float(np.linalg.norm(z) / np.linalg.norm(x))
+            return Response(np.full_like(x, 1 - kept), np.sqrt(kept) * (z / np.linalg.norm(z))[:, None])
+        # z + m slope(z) = x with slope the gradient of the norm's power, at a fixed value of that power.
+        if self.weights is not None:
+            slope, curve = self.weights * z, self.weights
+        else:
+            size = np.abs(z) / float(np.max(np.abs(z)))
+            slope = np.copysign(size ** (self.p - 1), z)
+            with np.errstate(divide="ignore"):
+                curve = (self.p - 1) * size ** (self.p - 2) / float(np.max(np.abs(z)))
+        m = float((x - z) @ slope / (slope @ slope))
+        share = 1 / (1 + m * curve)
+        column = share * slope
+        return Response(1 - share, (column / np.sqrt(float(slope @ column)))[:, None])
+
+
+def _threshold(sizes: Array, radius: float) -> float:
+    """Return the t with ``sum max(sizes - t, 0) = radius``, dropping entries below until none is left to drop."""
+    kept = sizes
+    while True:
+        t = (float(kept.sum()) - radius) / kept.size
+        above = kept[kept > t]
+        if above.size == kept.size or above.size == 0:
+            return t
+        kept = above
+
+
+class NormBall(Constraint):
+    """``{d : |d - center| <= radius}``.
 
     Parameters
     ----------
-    center : array of shape (num_pairs,)
-        An occupancy, for instance that of an expert: ``mdp.evaluate(policy).occupancy``.
+    center : array of shape (num_pairs,), Policy or Solution
+        An occupancy, or a policy or solution whose occupancy is meant, for instance an expert's.
     radius : float
         At least 0.
-    norm : 2
-        The norm.
+    norm : float
+        Any number from 1 up, or ``inf``.
+    weights : array of shape (num_pairs,), optional
+        For norm 2: positive weights w in ``sqrt(sum w (d - center)^2)``.
     name : str
         Used in messages and results.
 
@@ -30,51 +139,83 @@ class NormBall:
     >>> import cvxmdp as cm, numpy as np
     >>> cm.NormBall(center=np.array([0.0, 0.0]), radius=1.0).project(np.array([3.0, 4.0]))
     array([0.6, 0.8])
+    >>> cm.NormBall(center=np.array([0.0, 0.0]), radius=1.0, norm=1).project(np.array([3.0, 3.5]))
+    array([0.25, 0.75])
     """
 
-    def __init__(self, center: npt.ArrayLike, radius: float, norm: float = 2, name: str = "ball") -> None:
-        self.center: Array = numbers("center", center)
-        if self.center.ndim != 1 or not np.all(np.isfinite(self.center)):
-            raise ValueError("center must be a vector of finite numbers with one entry for each pair")
+    def __init__(
+        self,
+        center: Any,
+        radius: float,
+        norm: float = 2,
+        weights: npt.ArrayLike | None = None,
+        name: str = "ball",
+    ) -> None:
+        self._center = occupancy_of(None, center, "center")
         self.radius = number("radius", radius)
         if self.radius < 0:
             raise ValueError(f"radius is {radius}; it must be at least 0")
-        if norm != 2:
-            raise ValueError(f"norm is {norm}; only the Euclidean norm, norm=2, is supported")
+        self.norm = Norm(exponent(norm), _weights(weights))
+        if isinstance(self._center, np.ndarray):
+            self._check(self._center)
         self.name = name
 
+    @property
+    def center(self) -> Array:
+        """The occupancy in the middle."""
+        if not isinstance(self._center, np.ndarray):
+            raise unbound(self.name, "the occupancy of the policy in its center")
+        return self._center
+
+    def _check(self, center: Array) -> None:
+        if self.norm.weights is not None and self.norm.weights.shape != center.shape:
+            raise ValueError(f"weights has {self.norm.weights.size} entries; the center has {center.size}")
+
     def bind(self, mdp: MDP) -> NormBall:
-        """Check that the center has one entry for each pair of a model."""
-        if self.center.size != mdp.num_pairs:
-            raise ValueError(f"center has {self.center.size} entries; the model has {mdp.num_pairs} pairs")
-        return self
+        """Evaluate a policy in the center, and check that there is one entry for each pair of a model."""
+        center = occupancy_of(mdp, self._center, "center")
+        return NormBall(center, self.radius, self.norm.p, self.norm.weights, self.name)
 
     def project(self, point: Array) -> Array:
-        """Move a point outside straight towards the center."""
+        """Return the nearest member."""
         offset = check_point(point, self.center.size) - self.center
-        distance = np.linalg.norm(offset)
-        if distance <= self.radius:
-            return point
-        return np.asarray(self.center + (self.radius / distance) * offset)
+        moved = self.norm.shrink(offset, self.radius)
+        return point if moved is offset else np.asarray(self.center + moved)
 
     def violation(self, point: Array) -> float:
         """Return the distance beyond the radius."""
-        offset = check_point(point, self.center.size) - self.center
-        return max(float(np.linalg.norm(offset)) - self.radius, 0.0)
+        return max(self.norm(check_point(point, self.center.size) - self.center) - self.radius, 0.0)
 
     def relative(self, point: Array) -> float:
         """Return the distance beyond the radius, relative to the radius."""
-        return self.violation(point) / max(self.radius, FLOOR * float(np.linalg.norm(self.center)), 1e-300)
-
-    def dual(self, point: Array, projected: Array, scale: float) -> Array:
-        """Return the normal itself."""
-        return scale * (point - projected)
+        return self.violation(point) / max(self.radius, FLOOR * self.norm(self.center), 1e-300)
 
     def normal(self, dual: Array) -> tuple[Array, float]:
         """Return the normal and its largest value over the ball."""
         u = check_point(dual, self.center.size)
-        return u, float(u @ self.center + self.radius * np.linalg.norm(u))
+        return u, float(u @ self.center + self.radius * self.norm.conjugate(u))
 
     def price(self, dual: Array) -> float:
         """Return the change of the optimum for each unit of radius."""
-        return -float(np.linalg.norm(dual))
+        return -self.norm.conjugate(dual)
+
+    def response(self, point: Array, projected: Array, step: float) -> Response:
+        offset = point - self.center
+        return self.norm.response(offset, self.norm.shrink(offset, self.radius))
+
+
+def exponent(norm: Any) -> float:
+    """Read the exponent of a norm."""
+    try:
+        return float(norm)
+    except (TypeError, ValueError):
+        raise ValueError(f"norm is {norm!r}; it must be a number from 1 up, or inf") from None
+
+
+def _weights(weights: Any) -> Array | None:
+    if weights is None:
+        return None
+    w = numbers("weights", weights)
+    if w.ndim != 1 or not np.all(np.isfinite(w)) or not np.all(w > 0):
+        raise ValueError("weights must be a vector of positive, finite numbers with one entry for each pair")
+    return w

@@ -1,9 +1,4 @@
-"""What a constraint is: the protocol a user extends, and what the library asks of its own sets.
-
-A set that can project needs nothing else for a proof.  For ``z = project(y)`` the vector ``u = y - z`` is normal to the
-set at z, so ``u'z`` is the largest value of ``u'x`` over the set.  The library's sets know that value in closed form,
-from a *dual* array that says which normal is meant: the multipliers of linear rows, the normal itself of a ball.
-"""
+"""The protocol a user extends with sets of their own, and how arguments of sets are read."""
 
 from __future__ import annotations
 
@@ -11,7 +6,12 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from cvxmdp.blocks import Constraint
 from cvxmdp.mdp import MDP, Array
+from cvxmdp.policy import Policy
+
+LOOSE = 1e-6
+"""How exactly a user's projection has to be one, relatively."""
 
 
 @runtime_checkable
@@ -36,50 +36,41 @@ class ConvexSet(Protocol):
         ...
 
 
-class Constraint(Protocol):
-    """A constraint bound to a model, as the solvers and the certificate see it."""
-
-    name: str
-
-    def project(self, point: Array) -> Array:
-        """Return the nearest member."""
-        ...
-
-    def violation(self, point: Array) -> float:
-        """Return by how much ``point`` exceeds the limit, in the limit's own units; 0 inside."""
-        ...
-
-    def relative(self, point: Array) -> float:
-        """Return the violation free of units, as the tolerance judges it."""
-        ...
-
-    def dual(self, point: Array, projected: Array, scale: float) -> Array:
-        """Return the dual array of the normal ``scale * (point - projected)``."""
-        ...
-
-    def normal(self, dual: Array) -> tuple[Array, float]:
-        """Return the normal vector u of a dual array and the largest ``u'x`` over the set (inf if there is none)."""
-        ...
-
-    def price(self, dual: Array) -> float | Array:
-        """Return the change of the optimum for each unit by which the limit is raised."""
-        ...
-
-
-class Custom:
+class Custom(Constraint):
     """A user's :class:`ConvexSet` with what follows from its projection alone.  Its dual is the point ``z + u``."""
 
     def __init__(self, convex_set: ConvexSet, mdp: MDP) -> None:
         self.name = str(getattr(convex_set, "name", type(convex_set).__name__))
         self._set = convex_set
         self.size = mdp.num_pairs
-        point = np.full(self.size, 1 / self.size)
-        once = self.project(point)
-        twice = self.project(once)
-        if np.linalg.norm(once - twice) > 1e-6 * (np.linalg.norm(once) + np.linalg.norm(point)):
-            raise ValueError(
-                f"{type(convex_set).__name__}.project is not a projection: projecting its own result moves it again"
-            )
+        self._try()
+
+    def _try(self) -> None:
+        """Project a few points and see whether that is a projection, as far as they tell."""
+        rng = np.random.default_rng(0)
+        even = np.full(self.size, 1 / self.size)
+        points = [
+            even,
+            np.zeros(self.size),
+            *(scale * rng.normal(size=(2, self.size)) for scale in (1 / self.size, 1.0)),
+        ]
+        points = [np.atleast_2d(p) for p in points]
+        tried = np.vstack(points)
+        results = np.stack([self.project(point.copy()) for point in tried])
+        again = np.stack([self.project(result.copy()) for result in results])
+        sizes = np.linalg.norm(tried, axis=1) + np.linalg.norm(results, axis=1)
+        kind = type(self._set).__name__
+        if np.any(np.linalg.norm(results - again, axis=1) > LOOSE * sizes):
+            raise ValueError(f"{kind}.project is not a projection: projecting its own result moves it again")
+        # z is the nearest to y exactly when (y - z)'(x - z) <= 0 for all members x.
+        for y, z in zip(tried, results, strict=True):
+            reach = (results - z) @ (y - z)
+            allowed = LOOSE * (np.linalg.norm(y - z) + LOOSE * np.linalg.norm(y)) * np.linalg.norm(results - z, axis=1)
+            if np.any(reach > allowed):
+                raise ValueError(
+                    f"{kind}.project is not a projection: of its own results it did not return the nearest, or they "
+                    "are not of one convex set"
+                )
 
     def project(self, point: Array) -> Array:
         projected = np.asarray(self._set.project(point), dtype=np.float64)
@@ -110,6 +101,25 @@ class Custom:
     def price(self, dual: Array) -> float | Array:
         """Return the change of the optimum for each unit of distance by which the set grows."""
         return -float(np.linalg.norm(self.normal(dual)[0]))
+
+
+def occupancy_of(mdp: MDP | None, given: Any, what: str) -> Any:
+    """Read an occupancy from an array, a Solution, or a Policy, which is returned as it is while there is no model."""
+    if isinstance(given, Policy):
+        return given if mdp is None else mdp.evaluate(given).occupancy
+    array = numbers(what, getattr(given, "occupancy", given))
+    if array.ndim != 1 or not np.all(np.isfinite(array)):
+        raise ValueError(
+            f"{what} must be a vector of finite numbers with one entry for each pair, a Policy or a Solution"
+        )
+    if mdp is not None and array.size != mdp.num_pairs:
+        raise ValueError(f"{what} has {array.size} entries; the model has {mdp.num_pairs} pairs")
+    return array
+
+
+def unbound(name: str, missing: str) -> ValueError:
+    """Return the error of a constraint that is used before it knows the model."""
+    return ValueError(f"{name!r} does not know {missing} yet; bind it to a model first: constraint.bind(mdp)")
 
 
 def support_of_box(u: Array, lower: Array, upper: Array) -> float:

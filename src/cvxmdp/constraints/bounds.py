@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from cvxmdp.blocks import Constraint, Response, masked
 from cvxmdp.constraints.base import check_point, limits, support_of_box
 from cvxmdp.mdp import MDP, Array
 
 FLOOR = 1e-6
 
 
-class Bounds:
+class Bounds(Constraint):
     """``{d : lower <= d <= upper}``, entry by entry.
 
     Parameters
@@ -72,10 +73,6 @@ class Bounds:
         scale = np.maximum(np.maximum(np.abs(limit), np.abs(point)), FLOOR)
         return float(np.max(np.divide(excess, scale, where=excess > 0, out=np.zeros_like(excess))))
 
-    def dual(self, point: Array, projected: Array, scale: float) -> Array:
-        """Return the normal itself."""
-        return scale * (point - projected)
-
     def normal(self, dual: Array) -> tuple[Array, float]:
         """Return the normal and its largest value over the box."""
         u = check_point(dual, self.lower.size)
@@ -84,3 +81,6 @@ class Bounds:
     def price(self, dual: Array) -> Array:
         """Return the change of the optimum for each unit of each limit."""
         return -dual
+
+    def response(self, point: Array, projected: Array, step: float) -> Response:
+        return Response(masked(point != projected))

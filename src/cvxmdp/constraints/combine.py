@@ -1,8 +1,8 @@
-"""Any list of constraints is their intersection.
+"""Any list of constraints is their intersection, and any list of convex terms their sum.
 
-Linear constraints merge into one set with one small QP.  Each other constraint keeps a copy of the occupancy of its own
-(a product space): the splitting then works on all copies at once, the prox of the dynamics sees their average, and each
-set contributes its own normal vector to the certificate.
+Linear constraints merge into one set with one small QP.  Each other constraint, and each term, keeps a copy of the
+occupancy of its own (a product space): the splitting then works on all copies at once, the prox of the dynamics sees
+their average, and each block contributes its own vector to the certificate.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
-from cvxmdp.constraints.base import Constraint, ConvexSet, Custom
+from cvxmdp.blocks import Block, Constraint, Term
+from cvxmdp.constraints.ball import NormBall
+from cvxmdp.constraints.base import ConvexSet, Custom
 from cvxmdp.constraints.bounds import Bounds
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.mdp import MDP, Array
@@ -33,8 +36,8 @@ def bind(constraints: Sequence[Any], mdp: MDP) -> list[Constraint]:
             item = Custom(constraint, mdp)
         else:
             raise ValueError(
-                f"subject_to holds {_kind(constraint)}; give cm.Budget, cm.Linear, cm.Bounds, cm.NormBall or "
-                "an object with project(point)"
+                f"subject_to holds {_kind(constraint)}; give a constraint such as cm.Budget or cm.NormBall, or an "
+                "object with project(point)"
             )
         name, count = item.name, 1
         while item.name in taken:
@@ -50,68 +53,105 @@ def _kind(thing: Any) -> str:
     return f"the class {thing.__name__} itself" if isinstance(thing, type) else f"a {type(thing).__name__}"
 
 
-class Intersection:
-    """The constraints of a problem as blocks, each projected on its own copy of the occupancy."""
+class Blocks:
+    """The constraints and convex terms of a problem as blocks, each with a prox on its own copy of the occupancy."""
 
-    def __init__(self, constraints: Sequence[Constraint], size: int) -> None:
-        self.constraints = list(constraints)
+    def __init__(self, constraints: Sequence[Constraint], terms: Sequence[Term], size: int) -> None:
+        self.constraints, self.terms = list(constraints), list(terms)
+        self.members: list[Block] = [*self.constraints, *self.terms]
+        """What duals are listed for, in this order."""
         self.size = size
         linear = [c for c in self.constraints if isinstance(c, Linear)]
         self.linear = _merge(linear) if linear else None
         self._rows = np.cumsum([0, *(c.upper.size for c in linear)])
         others = [c for c in self.constraints if not isinstance(c, Linear)]
-        self.blocks: list[Constraint] = ([self.linear] if self.linear else []) + others
+        self.sets: list[Constraint] = ([self.linear] if self.linear else []) + others
+        self.blocks: list[Block] = [*self.sets, *self.terms]
 
     @property
     def flat(self) -> bool:
-        """Whether every set is known to be a polyhedron."""
-        return all(isinstance(block, (Linear, Bounds)) for block in self.blocks)
+        """Whether every block is known to be a polyhedron."""
+        return not self.terms and all(_is_flat(block) for block in self.sets)
 
-    def project(self, points: Array) -> Array:
-        """Project each copy onto its block."""
-        return np.stack([block.project(point) for block, point in zip(self.blocks, points, strict=True)])
+    @property
+    def allowed(self) -> npt.NDArray[np.bool_]:
+        """Which pairs may be visited at all."""
+        masks = [block.allowed for block in self.blocks]
+        return np.asarray(np.all([m for m in masks if m is not None] or [np.ones(self.size, dtype=bool)], axis=0))
 
-    def duals(self, points: Array, projected: Array, scale: float) -> list[Array]:
-        """Return one dual array for each constraint, in the order the user gave them."""
-        of_block = [block.dual(y, z, scale) for block, y, z in zip(self.blocks, points, projected, strict=True)]
+    def prox(self, points: Array, step: float) -> Array:
+        """Take the prox of each block on its copy."""
+        return np.stack([block.prox(point, step) for block, point in zip(self.blocks, points, strict=True)])
+
+    def project(self, point: Array) -> Array:
+        """Project one point onto each set; one row a set."""
+        return np.stack([block.project(point) for block in self.sets])
+
+    def duals(self, points: Array, proxed: Array, scale: float) -> list[Array]:
+        """Return one dual array for each member, in the order the user gave them."""
+        of_block = [block.dual(y, z, scale) for block, y, z in zip(self.blocks, points, proxed, strict=True)]
         return self.split(of_block)
 
+    def set_duals(self, point: Array) -> list[Array]:
+        """Return one dual array for each constraint: of the step from its projection to the point."""
+        return self.split([block.dual(point, block.project(point), 1.0) for block in self.sets], self.constraints)
+
     def no_duals(self) -> list[Array]:
-        """Return duals whose normals are zero."""
+        """Return duals of the constraints whose normals are zero, and some duals of the terms."""
         duals = []
-        for constraint in self.constraints:
-            if isinstance(constraint, Linear):
-                duals.append(np.zeros(constraint.upper.size))
+        for member in self.members:
+            if isinstance(member, Linear):
+                duals.append(np.zeros(member.upper.size))
             else:
-                inside = constraint.project(np.zeros(self.size))
-                duals.append(constraint.dual(inside, inside, 0.0))
+                point = member.prox(np.full(self.size, 1 / self.size), 1.0)
+                constrains = isinstance(member, Constraint)
+                duals.append(member.dual(point, point if constrains else member.prox(point, 1.0), 1.0))
         return duals
 
-    def split(self, of_block: Sequence[Array]) -> list[Array]:
-        """Turn one dual array a block into one a constraint."""
+    def split(self, of_block: Sequence[Array], members: Sequence[Block] | None = None) -> list[Array]:
+        """Turn one dual array a block into one a member."""
         rest = iter(of_block)
         shares = iter(np.split(next(rest), self._rows[1:-1])) if self.linear else iter(())
-        return [next(shares) if isinstance(c, Linear) else next(rest) for c in self.constraints]
+        return [next(shares) if isinstance(m, Linear) else next(rest) for m in (members or self.members)]
 
     def normals(self, duals: Sequence[Array]) -> tuple[Array, float]:
-        """Return the sum of all normals and of their largest values."""
-        pairs = [c.normal(dual) for c, dual in zip(self.constraints, duals, strict=True)]
-        return np.sum([u for u, _ in pairs], axis=0), float(sum(top for _, top in pairs))
+        """Return the sum of all vectors and of their conjugates; of the constraints' alone where no more are given."""
+        u, top = np.zeros(self.size), 0.0
+        for member, dual in zip(self._named(duals), duals, strict=True):
+            vector, conjugate = member.normal(dual)
+            u, top = u + vector, top + conjugate
+        return u, top
 
     def stacked(self, duals: Sequence[Array]) -> Array:
-        """Return one normal a block: the linear constraints' normals summed, the others' as they are."""
-        normals = [c.normal(dual)[0] for c, dual in zip(self.constraints, duals, strict=True)]
-        linear = [u for c, u in zip(self.constraints, normals, strict=True) if isinstance(c, Linear)]
-        others = [u for c, u in zip(self.constraints, normals, strict=True) if not isinstance(c, Linear)]
+        """Return one vector a block: the linear constraints' summed, the others' as they are."""
+        named = self._named(duals)
+        vectors = [m.normal(dual)[0] for m, dual in zip(named, duals, strict=True)]
+        linear = [u for m, u in zip(named, vectors, strict=True) if isinstance(m, Linear)]
+        others = [u for m, u in zip(named, vectors, strict=True) if not isinstance(m, Linear)]
         return np.stack(([np.sum(linear, axis=0)] if linear else []) + others)
+
+    def _named(self, duals: Sequence[Array]) -> Sequence[Block]:
+        return self.constraints if len(duals) == len(self.constraints) else self.members
+
+    def value(self, point: Array) -> float:
+        """Return the sum of the terms."""
+        return float(sum(term.value(point) for term in self.terms))
+
+    def size_of_value(self, point: Array) -> float:
+        """Return the sum of the terms' absolute values."""
+        return float(sum(abs(term.value(point)) for term in self.terms))
 
     def relative(self, point: Array) -> float:
         """Return the worst violation free of units."""
         return max((c.relative(point) for c in self.constraints), default=0.0)
 
     def distance(self, point: Array) -> float:
-        """Return the distance to the blocks, all copies counted."""
-        return float(np.sqrt(sum(np.sum((point - b.project(point)) ** 2) for b in self.blocks)))
+        """Return the distance to the sets, all copies counted."""
+        return float(np.sqrt(sum(np.sum((point - b.project(point)) ** 2) for b in self.sets)))
+
+
+def _is_flat(block: Constraint) -> bool:
+    return isinstance(block, (Linear, Bounds)) or (isinstance(block, NormBall) and block.norm.p in (1.0, np.inf))
 
 
 def _merge(members: Sequence[Linear]) -> Linear:

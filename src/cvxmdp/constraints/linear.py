@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from cvxmdp.blocks import Constraint, Response
 from cvxmdp.constraints.base import check_point, limits, number, numbers, support_of_box
 from cvxmdp.mdp import MDP, Array
 
@@ -22,7 +23,7 @@ FLOOR = 1e-6
 QR_ROWS = 400
 
 
-class Linear:
+class Linear(Constraint):
     """``{d : at_least <= rows @ d <= at_most}``, or ``rows @ d == equal``.
 
     Parameters
@@ -38,7 +39,7 @@ class Linear:
     -----
     The projection solves the dual, eq. (15) of the paper, in as many unknowns as there are rows: with ``E' = Q R`` it
     is the least-distance problem ``min |t|^2 / 2`` over ``R't`` within the shifted limits, given to an active-set
-    solver that starts from the last active set.
+    solver that starts from the last active set.  Where no two rows touch the same pair, each row is met on its own.
 
     Examples
     --------
@@ -71,8 +72,10 @@ class Linear:
         if crossed.size:
             i = int(crossed[0])
             raise ValueError(f"row {i} must lie between {self.lower[i]:g} and {self.upper[i]:g}; no value does")
-        squares = np.asarray((self.rows * self.rows).sum(axis=1)).ravel()
-        self.norms = np.where(squares > 0, np.sqrt(squares), 1.0)
+        self._squares = np.asarray((self.rows * self.rows).sum(axis=1)).ravel()
+        self.norms = np.where(self._squares > 0, np.sqrt(self._squares), 1.0)
+        self.disjoint = bool(np.all(_entries_a_column(E) <= 1))
+        """Whether no two rows touch the same pair."""
         self._factor: Array | None = None
         self._last = np.zeros(E.shape[0])
 
@@ -88,12 +91,11 @@ class Linear:
         if self._factor is None:
             n = self.rows.shape[0]
             if n <= QR_ROWS:
-                dense = self.rows.toarray() if sp.issparse(self.rows) else self.rows
-                R: Any = np.linalg.qr((dense / self.norms[:, None]).T, mode="r")
+                R: Any = np.linalg.qr((_dense(self.rows) / self.norms[:, None]).T, mode="r")
                 self._factor = np.ascontiguousarray(R.T)
             else:
                 gram: Any = self.rows @ self.rows.T
-                gram = (gram.toarray() if sp.issparse(gram) else gram) / np.outer(self.norms, self.norms)
+                gram = _dense(gram) / np.outer(self.norms, self.norms)
                 values, vectors = np.linalg.eigh(gram)
                 kept = values > 1e-14 * values[-1]
                 self._factor = np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
@@ -104,7 +106,6 @@ class Linear:
 
         They are NaN when the limits contradict each other, so that the set is empty.
         """
-        F = self.factor
         value = (self.rows @ point) / self.norms
         upper, lower = self.upper / self.norms - value, self.lower / self.norms - value
         excess = np.maximum(np.maximum(-upper, lower), 0.0)
@@ -113,7 +114,9 @@ class Linear:
         rounding = 4 * EPS * (float(np.linalg.norm(point)) + np.where(np.isfinite(nearest), nearest, 0.0))
         if np.all(excess <= rounding):
             return np.zeros(value.size)
-        scale = float(np.max(excess))
+        if self.disjoint and np.all(self._squares > 0):
+            return np.where(excess > 0, np.where(upper < 0, -upper, -lower), 0.0) / self.norms
+        F, scale = self.factor, float(np.max(excess))
         touched = (excess > 0) | (self.lower == self.upper)
         tolerance = max(1e-12, float(np.max(rounding[touched])) / scale)
         sense = np.where(self.lower == self.upper, EQUALITY, 0).astype(np.int32)
@@ -187,6 +190,26 @@ class Linear:
     def price(self, dual: Array) -> float | Array:
         """Return the change of the optimum for each unit of each limit."""
         return -float(dual[0]) if dual.size == 1 else -dual
+
+    def response(self, point: Array, projected: Array, step: float) -> Response:
+        """Return the projector onto the rows that hold with equality at the projection."""
+        active = (self.multipliers(point) != 0) | (self.lower == self.upper)
+        rows = self.rows[active] / self.norms[active][:, None]
+        if self.disjoint:
+            return Response(np.zeros_like(point), sp.csc_array(rows).T)
+        values, vectors = np.linalg.eigh(np.asarray(_dense(rows @ rows.T)))
+        kept = values > 1e-12 * max(float(np.max(values, initial=0.0)), 1e-300)
+        return Response(np.zeros_like(point), np.asarray(rows.T @ (vectors[:, kept] / np.sqrt(values[kept]))))
+
+
+def _dense(matrix: Any) -> Any:
+    return matrix.toarray() if sp.issparse(matrix) else matrix
+
+
+def _entries_a_column(rows: Any) -> npt.NDArray[np.int64]:
+    if sp.issparse(rows):
+        return np.bincount(rows.indices[rows.data != 0], minlength=rows.shape[1])
+    return np.asarray(np.count_nonzero(rows, axis=0))
 
 
 class Budget:

@@ -6,7 +6,8 @@ With ``M = gamma P - Xi`` (``Xi`` maps pairs to their state) the occupancies are
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +53,18 @@ class Dynamics(Protocol):
 
     def solve_normal(self, rhs: Array, start: Array) -> Array:
         """Solve ``M'M V = rhs``: the regularized policy evaluation, eq. (10)."""
+        ...
+
+    def gram(self, weights: Array) -> Any:
+        """``M' diag(weights) M``: sparse, or dense with at least its lower triangle."""
+        ...
+
+    def flows(self, X: Any) -> Array:
+        """:meth:`flow` of each column of a matrix, dense or sparse."""
+        ...
+
+    def factor(self, matrix: Any) -> Callable[[Array], Array]:
+        """Factor a positive definite matrix over states, sparse or the lower triangle of a dense one."""
         ...
 
     def solve_visited(self, visited: npt.NDArray[np.bool_], shift: float, rhs: Array) -> Array:

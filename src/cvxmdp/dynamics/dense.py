@@ -31,11 +31,13 @@ class DenseDynamics(Tabular):
         self.passes += 1
         return np.asarray(self.per_state(d) - self.gamma * (self.P.T @ d))
 
-    def gram(self) -> Array:
-        """Lower triangle of ``gamma^2 P'P - gamma (Xi'P + P'Xi) + Xi'Xi``, with no second array of the size of P."""
-        by_state = np.add.reduceat(self.P, self.first[:-1], axis=0)
-        out: Array = la.blas.dsyrk(self.gamma**2, self.P.T, lower=1)
+    def gram(self, weights: Array) -> Array:
+        """Lower triangle of ``gamma^2 P'WP - gamma (Xi'WP + P'WXi) + Xi'WXi``."""
+        even = bool(np.all(weights == 1.0))  # then no second array of the size of P is needed
+        by_state = np.add.reduceat(self.P if even else weights[:, None] * self.P, self.first[:-1], axis=0)
+        rows = self.P if even else np.sqrt(weights)[:, None] * self.P
+        out: Array = la.blas.dsyrk(self.gamma**2, rows.T, lower=1)
         out -= self.gamma * by_state
         out -= self.gamma * by_state.T
-        out[np.diag_indices(self.num_states)] += np.diff(self.first)
+        out[np.diag_indices(self.num_states)] += self.per_state(weights)
         return out

@@ -80,16 +80,16 @@ def flow(data, indices, indptr, first, gamma, d, threads):
 
 
 @njit(cache=True, fastmath=FAST)
-def gram(data, indices, indptr, owner, gamma, num_states):
-    """Dense ``M'M``, one sparse row of M after the other."""
+def gram(data, indices, indptr, owner, gamma, num_states, weights):
+    """Dense ``M' diag(weights) M``, one sparse row of M after the other."""
     out = np.zeros((num_states, num_states))
     for i in range(owner.size):
         s = owner[i]
         row = slice(indptr[i], indptr[i + 1])
         values, columns = data[row], indices[row]
-        out[s, s] += 1.0
+        out[s, s] += weights[i]
         for k in range(values.size):
-            line, value = out[columns[k]], gamma * values[k]
+            line, value = out[columns[k]], weights[i] * gamma * values[k]
             line[s] -= value
             out[s, columns[k]] -= value
             for m in range(values.size):

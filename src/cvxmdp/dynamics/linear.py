@@ -106,7 +106,7 @@ def factor_spd(matrix: Any) -> Solve:
     if sp.issparse(matrix):
         solve: Solve = sparse_factor(matrix).solve
         return solve
-    lower = la.cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
+    lower = la.cholesky(matrix, lower=True, check_finite=False)
     return lambda rhs: np.asarray(la.cho_solve((lower, True), rhs, check_finite=False))
 
 

@@ -40,10 +40,10 @@ class SparseDynamics(Tabular):
         out: Array = self._kernels.flow(*self._csr, self.first, self.gamma, d, self._threads)
         return out
 
-    def gram(self) -> Any:
+    def gram(self, weights: Array) -> Any:
         if self.plan.normal == "sparse":
             ones = np.ones(self.num_pairs)
             Xi = sp.csr_array((ones, (np.arange(self.num_pairs), self.owner)), shape=self.P.shape)
             M = self.gamma * self.P - Xi
-            return M.T @ M
-        return self._kernels.gram(*self._csr, self.owner, self.gamma, self.num_states)
+            return M.T @ (M * weights[:, None])
+        return self._kernels.gram(*self._csr, self.owner, self.gamma, self.num_states, weights)

@@ -47,8 +47,16 @@ class Tabular(ABC):
         """``-M'd``."""
 
     @abstractmethod
-    def gram(self) -> Any:
-        """``M'M``, sparse or with at least its lower triangle dense."""
+    def gram(self, weights: Array) -> Any:
+        """``M' diag(weights) M``, sparse or with at least its lower triangle dense."""
+
+    def flows(self, X: Any) -> Array:
+        Xi = sp.csr_array((np.ones(self.num_pairs), (self.owner, np.arange(self.num_pairs))))
+        out = Xi @ X - self.gamma * (self.P.T @ X)
+        return np.asarray(out.toarray() if sp.issparse(out) else out)
+
+    def factor(self, matrix: Any) -> Solve:
+        return factor_spd(matrix)
 
     def _policy_matrix(self, pi: Array) -> Any:
         """``P_pi``, touching only the rows of pairs that are taken."""
@@ -83,7 +91,7 @@ class Tabular(ABC):
                 lambda V: -self.flow(self.advantage(zero, V)), rhs, start, diagonal, 1e-12, NORMAL_STEPS
             )
         if self._normal is None:
-            self._normal = factor_spd(self.gram())
+            self._normal = factor_spd(self.gram(np.ones(self.num_pairs)))
         return self._normal(rhs)
 
     def solve_visited(self, visited: npt.NDArray[np.bool_], shift: float, rhs: Array) -> Array:

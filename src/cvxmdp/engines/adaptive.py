@@ -6,7 +6,7 @@ import numpy as np
 
 from cvxmdp.engines.judge import NEAREST, Candidate, Judge
 from cvxmdp.engines.presolve import indicator
-from cvxmdp.engines.splitting import Inner, Iterate, Splitting, cost_unit, iterates
+from cvxmdp.engines.splitting import Inner, Iterate, Splitting, iterates, natural_step
 from cvxmdp.mdp import Array
 from cvxmdp.status import Status
 
@@ -22,25 +22,22 @@ def run_adaptive(
     settings: Splitting, judge: Judge, inner: Inner, start: tuple[Array, list[Array]] | None
 ) -> tuple[Status, str]:
     """Run in natural units until the judge has a proof."""
-    unit = cost_unit(judge.c)
     d0 = judge.dynamics.occupancy(indicator(judge.dynamics, judge.unconstrained.pairs))
-    spread = float(np.linalg.norm(inner.c - inner.c.mean())) or float(np.sqrt(inner.c.size))
-    sigma = settings.step * unit if settings.step is not None else NATURAL * judge.constraints.distance(d0) / spread
-    blocks = len(judge.constraints.blocks)
-    w = np.tile(d0, (blocks, 1))
+    sigma = settings.step if settings.step is not None else NATURAL * natural_step(judge.blocks, judge.c, d0)
+    w = np.tile(d0, (len(judge.blocks.blocks), 1))
     if start is not None:
         # At a solution w = d - sigma u, with u the normals of the constraints.
-        w = start[0] - (sigma / unit) * judge.constraints.stacked(start[1])
+        w = start[0] - sigma * judge.blocks.stacked(start[1])
     nearest = Nearest(judge, Inner(settings, judge.dynamics, np.zeros_like(judge.c), np.zeros_like(inner.V)), d0)
     anchored, next_check = False, FIRST_CHECK
     while True:
         run = Run(settings, judge, inner, sigma, anchored)
         omega = 2.0 if anchored else settings.relaxation
-        for it in iterates(inner, judge.constraints, w, sigma, omega, anchored):
+        for it in iterates(inner, judge.blocks, w, sigma, omega, anchored):
             judge.iterations += 1
             if judge.iterations >= next_check or judge.limit() is not None:
                 next_check = judge.iterations + max(FIRST_CHECK, judge.iterations // 8)
-                if (status := _check(judge, it, unit / sigma)) is not None:
+                if (status := _check(judge, it, 1 / sigma)) is not None:
                     return status, run.sentence()
             if run.ended(it):
                 break
@@ -66,7 +63,7 @@ class Nearest:
         """Whether no policy that obeys is known, nor a proof that there is none that could end the search."""
         best = self.judge.best
         known = best is not None and best.violation <= self.judge.tolerance
-        return not known and (self.judge.refutation is None or not self.judge.constraints.flat)
+        return not known and (self.judge.refutation is None or not self.judge.blocks.flat)
 
     def approach(self, until: int) -> Status | None:
         """Go on until decided, or until the pass ``until``."""
@@ -81,9 +78,8 @@ class Nearest:
         return None
 
     def _step(self) -> None:
-        constraints, before = self.judge.constraints, self.d
-        copies = np.tile(self.ahead, (len(constraints.blocks), 1))
-        d = self.inner(constraints.project(copies).mean(axis=0), 1.0, 1e-3 * self.movement).d
+        before = self.d
+        d = self.inner(self.judge.blocks.project(self.ahead).mean(axis=0), 1.0, 1e-3 * self.movement).d
         if (self.ahead - d) @ (d - before) > 0:
             self.momentum = 1.0  # the momentum points uphill: begin anew
         grown = (1 + np.sqrt(1 + 4 * self.momentum**2)) / 2
@@ -93,8 +89,7 @@ class Nearest:
 
 def _check_nearest(judge: Judge, candidate: Candidate, residual: float) -> Status | None:
     """Try the step from a policy's occupancy to its projection, which tends to the displacement, as the proof."""
-    copies = np.tile(candidate.d, (len(judge.constraints.blocks), 1))
-    judge.refute(judge.constraints.duals(copies, judge.constraints.project(copies), 1.0))
+    judge.refute(judge.blocks.set_duals(candidate.d))
     judge.record(residual)
     if judge.refutation is None:
         return judge.verdict()
@@ -104,7 +99,7 @@ def _check_nearest(judge: Judge, candidate: Candidate, residual: float) -> Statu
 
 def _check(judge: Judge, it: Iterate, scale: float) -> Status | None:
     """Ask the judge about one pass."""
-    duals = judge.constraints.duals(it.reflected, it.projected, scale)
+    duals = judge.blocks.duals(it.reflected, it.projected, scale)
     candidate = judge.propose(it.occupancy)
     judge.prove(duals)
     residual = float(np.linalg.norm(it.drift))
@@ -135,7 +130,7 @@ class Run:
         if self.judge.refutation is not None:
             # A curved set ends the run, for the nearest policy is found otherwise.
             return (
-                self.anchored or not self.judge.constraints.flat
+                self.anchored or not self.judge.blocks.flat
             )  # an anchor would hold back a sequence that has to drift away
         if not self.anchored:
             return passes > PATIENCE and drift > 0.1 * self.drifts[-PATIENCE]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from cvxmdp.blocks import Constraint
 from cvxmdp.constraints.ball import NormBall
-from cvxmdp.constraints.base import Constraint
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.engines.judge import Judge
 from cvxmdp.engines.regularized import newton
-from cvxmdp.engines.splitting import NEWTON_STEPS, Inner, Splitting, cost_unit, iterates
+from cvxmdp.engines.splitting import NEWTON_STEPS, Inner, Splitting, iterates
 from cvxmdp.mdp import Array
 from cvxmdp.status import Status
 
@@ -21,14 +21,14 @@ def run_as_in_paper(settings: Splitting, judge: Judge, inner: Inner) -> tuple[St
     """Run Algorithm 1 with its stopping tests, eqs. (20) and (21); one violated constraint is enough in (21)."""
     assert settings.stopping is not None
     eps_opt, eps_con, eps_inf = settings.stopping
-    sigma = (settings.step or 2e-5) * cost_unit(judge.c)
-    inner.V, w = np.zeros_like(inner.V), np.zeros((len(judge.constraints.blocks), judge.c.size))
+    sigma = settings.step or 2e-5
+    inner.V, w = np.zeros_like(inner.V), np.zeros((len(judge.blocks.blocks), judge.c.size))
     before = np.full_like(judge.c, np.inf)
     status, why = Status.APPROXIMATE, "the paper's stopping tests"
-    for it in iterates(inner, judge.constraints, w, sigma, settings.relaxation, anchored=False):
+    for it in iterates(inner, judge.blocks, w, sigma, settings.relaxation, anchored=False):
         judge.iterations += 1
         d = it.occupancy
-        obeys = all(_obeys(c, d, eps_con) for c in judge.constraints.constraints)
+        obeys = all(_obeys(c, d, eps_con) for c in judge.blocks.constraints)
         if obeys and np.max(np.abs(it.drift)) <= eps_opt:
             break
         if not obeys and np.max(np.abs(d - before)) <= eps_inf:
@@ -43,7 +43,7 @@ def run_as_in_paper(settings: Splitting, judge: Judge, inner: Inner) -> tuple[St
         judge.dynamics, inner.c, it.governing.mean(axis=0), sigma / len(it.governing), inner.V, SAFEGUARD, NEWTON_STEPS
     )
     judge.propose(final.d)
-    duals = judge.constraints.duals(it.reflected, it.projected, cost_unit(judge.c) / sigma)
+    duals = judge.blocks.duals(it.reflected, it.projected, 1 / sigma)
     judge.prove(duals)
     if judge.best is not None and judge.best.violation > judge.tolerance:
         judge.refute(duals)

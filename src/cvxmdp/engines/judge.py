@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cvxmdp.certificate import rounding_of_bound
-from cvxmdp.constraints.combine import Intersection
+from cvxmdp.constraints.combine import Blocks
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines.presolve import Unconstrained, policy_iteration
-from cvxmdp.mdp import MDP, Array
+from cvxmdp.mdp import MDP, Array, Indices
 from cvxmdp.policy import Policy, policy_from_occupancy
 from cvxmdp.status import Progress, Status
 
@@ -33,7 +33,7 @@ class Candidate:
     d: Array
     value: float
     scale: float
-    """``|c|'d``, what the gap is relative to."""
+    """``|c|'d`` and the absolute values of the convex terms: what the gap is relative to."""
     violation: float
     """Worst violation, free of units."""
 
@@ -65,7 +65,7 @@ class Judge:
     mdp: MDP
     dynamics: Dynamics
     c: Array
-    constraints: Intersection
+    blocks: Blocks
     tolerance: float
     time_limit: float
     max_iterations: int
@@ -88,22 +88,34 @@ class Judge:
         if self.best is None or self._better(candidate, self.best):
             self.best = candidate
         if self.refutation is not None:
-            distance = self.constraints.distance(candidate.d)
+            distance = self.blocks.distance(candidate.d)
             if distance < self.nearest_distance:
                 self.nearest, self.nearest_distance = candidate, distance
         return candidate
 
     def candidate(self, d: Array) -> Candidate:
         """Read the policy off ``d`` and evaluate it."""
-        policy = policy_from_occupancy(self.mdp, d, self.unconstrained.pairs)
+        policy = policy_from_occupancy(self.mdp, np.where(self.blocks.allowed, d, 0.0), self._fallback)
         exact = self.dynamics.occupancy(policy.probabilities)
         return Candidate(
             policy,
             exact,
-            float(self.c @ exact),
-            float(np.abs(self.c) @ exact),
-            self.constraints.relative(exact),
+            float(self.c @ exact) + self.blocks.value(exact),
+            float(np.abs(self.c) @ exact) + self.blocks.size_of_value(exact),
+            self.blocks.relative(exact),
         )
+
+    @property
+    def _fallback(self) -> Indices:
+        """The pair to take where a state has no mass: the unconstrained optimum's, or one that may be visited."""
+        pairs, allowed = self.unconstrained.pairs, self.blocks.allowed
+        if np.all(allowed[pairs]):
+            return pairs
+        first = np.flatnonzero(allowed)
+        states = self.dynamics.owner[first]
+        chosen = pairs.copy()
+        chosen[states[::-1]] = first[::-1]
+        return np.where(allowed[pairs], pairs, chosen)
 
     def _better(self, new: Candidate, old: Candidate) -> bool:
         """Among policies that obey, the cheaper; else the one that violates less."""
@@ -113,7 +125,7 @@ class Judge:
 
     def prove(self, duals: Sequence[Array]) -> Bound:
         """Price the duals into a lower bound on the optimum and keep it when it is the best so far."""
-        u, top = self.constraints.normals(duals)
+        u, top = self.blocks.normals(duals)
         start = self.bound.V if self.bound is not None else self.unconstrained.V
         # A tenth of what the tolerance allows is exact enough for a bound.
         accuracy = 0.1 * self.tolerance * (self.best.scale if self.best is not None else 0.0)
@@ -125,8 +137,9 @@ class Judge:
 
     def refute(self, duals: Sequence[Array]) -> Refutation | None:
         """Try the duals as a proof that no policy obeys the constraints."""
-        u, top = self.constraints.normals(duals)
-        stacked = float(np.linalg.norm(self.constraints.stacked(duals)))
+        duals = duals[: len(self.blocks.constraints)]
+        u, top = self.blocks.normals(duals)
+        stacked = float(np.linalg.norm(self.blocks.stacked(duals)))
         if not np.isfinite(top) or stacked == 0.0:
             return None
         start = None if self.refutation is None else self.refutation.V
@@ -142,13 +155,14 @@ class Judge:
     def settle(self, d: Array) -> None:
         """Take ``d`` as the nearest policy if it is as near as the nearest so far: it is the cheapest of them."""
         candidate = self.candidate(d)
-        distance = self.constraints.distance(candidate.d)
+        distance = self.blocks.distance(candidate.d)
         if distance <= (1 + NEAREST) * self.nearest_distance:
             self.nearest, self.nearest_distance = candidate, distance
 
     def contradict(self, duals: Sequence[Array]) -> None:
         """Note duals whose normals cancel and whose limits do not: the constraints exclude each other."""
-        u, top = self.constraints.normals(duals)
+        duals = duals[: len(self.blocks.constraints)]
+        u, top = self.blocks.normals(duals)
         V = np.zeros(self.dynamics.num_states)
         margin = float(np.min(u)) - top - rounding_of_bound(V, V, u, top)
         self.refutation = Refutation(list(duals), V, margin, np.inf)

@@ -53,9 +53,9 @@ class Mixing:
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status, str]:
         """Mix until the judge is satisfied; return the status and a sentence."""
-        assert judge.constraints.linear is not None
+        assert judge.blocks.linear is not None
         assert judge.best is not None
-        mixture = Mixture(judge, judge.constraints.linear)
+        mixture = Mixture(judge, judge.blocks.linear)
         mixture.add(judge.best.d)
         if start is not None:
             mixture.add(start[0])
@@ -82,7 +82,7 @@ class Mixing:
             pricing.note(trial, bound)
             judge.propose(mixture.mix(weights))
             judge.record(excess)
-            if bound > 0 and judge.refute(judge.constraints.split([mixture.dual(trial)])) is not None:
+            if bound > 0 and judge.refute(judge.blocks.split([mixture.dual(trial)])) is not None:
                 return Status.INFEASIBLE
             if (limit := judge.limit()) is not None:
                 return limit
@@ -102,7 +102,7 @@ class Mixing:
         while True:
             judge.iterations += 1
             weights, multipliers = mixture.nearest()
-            duals = judge.constraints.split([mixture.dual(multipliers)])
+            duals = judge.blocks.split([mixture.dual(multipliers)])
             judge.refute(duals)
             judge.propose(mixture.mix(weights))
             judge.record(judge.nearest_distance)
@@ -124,7 +124,7 @@ class Mixing:
             d = mixture.mix(weights)
             judge.propose(d)
             trial = pricing.trial(multipliers)
-            bound = judge.prove(judge.constraints.split([mixture.dual(trial)]))
+            bound = judge.prove(judge.blocks.split([mixture.dual(trial)]))
             relaxed = bound.value - float(mixture.relaxation @ mixture.dual(trial))
             pricing.note(trial, relaxed)
             best = max(best, relaxed)

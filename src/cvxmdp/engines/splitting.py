@@ -13,7 +13,7 @@ from itertools import count
 
 import numpy as np
 
-from cvxmdp.constraints.combine import Intersection
+from cvxmdp.constraints.combine import Blocks
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines.judge import Judge
 from cvxmdp.engines.regularized import Regularized, newton, qrpi
@@ -52,9 +52,7 @@ class Iterate:
         return 2 * self.occupancy - self.governing
 
 
-def iterates(
-    prox: Prox, constraints: Intersection, w: Array, sigma: float, omega: float, anchored: bool
-) -> Iterator[Iterate]:
+def iterates(prox: Prox, blocks: Blocks, w: Array, sigma: float, omega: float, anchored: bool) -> Iterator[Iterate]:
     """Yield passes for ever, eq. (7); the caller decides when to stop.
 
     With ``anchored`` the governing sequence is pulled back to where it began by ever less (Halpern's iteration), which
@@ -64,7 +62,7 @@ def iterates(
     accuracy, before = 1e-2, w.mean(axis=0)
     for k in count():
         d = prox(w.mean(axis=0), sigma / len(w), accuracy).d  # (7a)
-        z = constraints.project(2 * d - w)  # (7c)
+        z = blocks.prox(2 * d - w, sigma)  # (7c)
         yield Iterate(w, d, z, sigma)
         w = w + omega * (z - d)  # (7d), relaxed
         if anchored:
@@ -134,7 +132,7 @@ class Splitting:
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status, str]:
         """Run from ``start`` (an occupancy and duals) until the judge is satisfied; return the status and why."""
-        inner = Inner(self, judge.dynamics, judge.c / cost_unit(judge.c), judge.unconstrained.V / cost_unit(judge.c))
+        inner = Inner(self, judge.dynamics, judge.c, judge.unconstrained.V)
         # Imported here, since both are drivers of this page.
         from cvxmdp.engines.adaptive import run_adaptive
         from cvxmdp.engines.as_in_paper import run_as_in_paper
@@ -144,11 +142,19 @@ class Splitting:
         return run_adaptive(self, judge, inner, start)
 
 
-def cost_unit(c: Array) -> float:
-    """Return the unit in which the method sees costs: their spread, or their size where they are all equal."""
-    spread = float(np.std(c))
-    size = float(np.max(np.abs(c), initial=0.0))
-    return spread if spread > 1e-12 * size else size if size > 0 else 1.0
+def natural_step(blocks: Blocks, c: Array, d: Array) -> float:
+    """Return how far the occupancy has to move from d, over how strongly the cost and the convex terms pull it."""
+    pull, way = float(np.linalg.norm(c - c.mean())), blocks.distance(d)
+    if pull <= 1e-12 * float(np.linalg.norm(c)):
+        pull = float(np.linalg.norm(c))
+    if not blocks.terms:
+        return way / (pull or float(np.sqrt(c.size)))
+    way = max(way, float(np.linalg.norm(d)))
+    step = way / (pull or 1.0)
+    for _ in range(10):
+        shifts = [(d - term.prox(d, step)) / step for term in blocks.terms]
+        step = way / (pull + sum(float(np.linalg.norm(u - u.mean())) for u in shifts) or 1.0)
+    return step
 
 
 class Inner:

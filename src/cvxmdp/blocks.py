@@ -1,0 +1,97 @@
+"""What a problem is made of besides the model: blocks, each a convex function of the occupancy with a prox.
+
+A constraint is the function that is 0 on its set and infinite elsewhere; its prox is the projection.  A term of the
+objective is a convex function with finite values.  For ``z = prox(y)`` with step ``sigma`` the vector
+``u = (y - z) / sigma`` is a subgradient at z, so ``u'x - conjugate(u)`` is a lower bound on the function at every x,
+with ``conjugate(u) = u'z - h(z)``; for a constraint that is the largest ``u'x`` over the set.  A *dual* array says
+which u is meant in a form from which u and its conjugate follow without a projection.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvxmdp.mdp import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Response:
+    """``I - d prox(y) / dy``: what a prox takes off a small change of its point.
+
+    It is ``diag(diagonal) + factor diag(signs) factor'``, symmetric and positive semidefinite.
+    """
+
+    diagonal: Array
+    factor: Any = None
+    """Dense or sparse, one row a pair; None where there is no second part."""
+    signs: Array | None = None
+    """Plus or minus one for each column; None where all are plus one."""
+
+
+class Block(ABC):
+    """A convex function of the occupancy, bound to a model."""
+
+    name: str
+
+    @abstractmethod
+    def prox(self, point: Array, step: float) -> Array:
+        """Return the z that minimizes ``h(z) + |z - point|^2 / (2 step)``."""
+
+    def dual(self, point: Array, projected: Array, scale: float) -> Array:
+        """Return the dual array of the vector ``scale * (point - projected)``: here the vector itself."""
+        return scale * (point - projected)
+
+    @abstractmethod
+    def normal(self, dual: Array) -> tuple[Array, float]:
+        """Return the vector u of a dual array and its conjugate (inf if there is none)."""
+
+    def response(self, point: Array, projected: Array, step: float) -> Response | None:
+        """Return how the prox responds to its point, or None where that is not known."""
+        return None
+
+    @property
+    def allowed(self) -> npt.NDArray[np.bool_] | None:
+        """Which pairs may be visited at all; None where the function is finite near every occupancy."""
+        return None
+
+
+class Constraint(Block):
+    """A closed convex set.  Its conjugate is its support: the largest ``u'x`` over the set."""
+
+    @abstractmethod
+    def project(self, point: Array) -> Array:
+        """Return the nearest member."""
+
+    def prox(self, point: Array, step: float) -> Array:
+        """Return the nearest member, whatever the step."""
+        return self.project(point)
+
+    @abstractmethod
+    def violation(self, point: Array) -> float:
+        """Return by how much ``point`` exceeds the limit, in the limit's own units; 0 inside."""
+
+    @abstractmethod
+    def relative(self, point: Array) -> float:
+        """Return the violation free of units, as the tolerance judges it."""
+
+    @abstractmethod
+    def price(self, dual: Array) -> float | Array:
+        """Return the change of the optimum for each unit by which the limit is raised."""
+
+
+class Term(Block):
+    """A convex term of the objective."""
+
+    @abstractmethod
+    def value(self, point: Array) -> float:
+        """Return the term's value."""
+
+
+def masked(mask: Any) -> Array:
+    """Return ones where ``mask`` is true, zeros elsewhere."""
+    return np.asarray(mask, dtype=np.float64)

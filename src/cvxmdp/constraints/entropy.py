@@ -1,0 +1,283 @@
+"""Visit many places, or stay near a reference: limits on ``sum x log(x / r)`` of the pairs or of the states' visits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from scipy.special import rel_entr
+
+from cvxmdp.blocks import Constraint, Response
+from cvxmdp.constraints.base import check_point, number, occupancy_of, unbound
+from cvxmdp.constraints.root import positive_root
+from cvxmdp.mdp import MDP, Array
+
+FLOOR = 1e-6
+"""A bound smaller than this is judged against this."""
+STRIDE = 100
+"""The multiplier of a large point is first sought on every hundredth entry."""
+
+
+class Entropic:
+    """The function ``F(d) = sum x log(x / r)`` with x the pairs' occupancy, or with ``owner`` the states' visits.
+
+    Where x are visits, moving a state's visits by one moves each of its n pairs by 1/n: the distance counts 1/n as
+    much, which enters as the entry's ``count`` n.
+    """
+
+    def __init__(self, reference: Array, owner: Any = None) -> None:
+        self.reference = reference
+        self.owner = owner
+        self.count = np.ones(reference.size) if owner is None else np.bincount(owner).astype(np.float64)
+        with np.errstate(divide="ignore"):
+            self.log_ratio = np.log(self.count) - np.log(reference)
+        self.pairs = reference.size if owner is None else owner.size
+
+    def entries(self, point: Array) -> Array:
+        """Return x of a point over pairs."""
+        point = check_point(point, self.pairs)
+        return point if self.owner is None else np.bincount(self.owner, weights=point).astype(np.float64)
+
+    def spread(self, point: Array, x: Array, new: Array) -> Array:
+        """Return the point nearest to ``point`` whose entries are ``new`` instead of ``x``."""
+        return new if self.owner is None else point + ((new - x) / self.count)[self.owner]
+
+    def value(self, x: Array) -> float:
+        """Return F, entries below zero taken as zero."""
+        return float(np.sum(rel_entr(np.maximum(x, 0.0), self.reference)))
+
+    @property
+    def allowed(self) -> npt.NDArray[np.bool_]:
+        """Which pairs may be visited: those whose reference is not zero."""
+        some: npt.NDArray[np.bool_] = self.reference > 0
+        return some if self.owner is None else some[self.owner]
+
+    def inside(self, x: Array) -> Array:
+        """Return the nearest x on which F is finite."""
+        return np.where(self.reference > 0, np.maximum(x, 0.0), 0.0)
+
+    def shrunk(self, x: Array, step: float) -> Array:
+        """Return the prox of ``step F``: the root z of ``z + step count (log(z / r) + 1) = x``."""
+        from cvxmdp.constraints import kernels  # here, since loading the compiler takes a second
+
+        z = np.empty(x.size)
+        kernels.entropic(x, self.count, self.log_ratio, step, z)
+        return z
+
+    def onto(self, x: Array, bound: float) -> tuple[Array, float]:
+        """Return the nearest entries with ``F <= bound``, and the multiplier of the bound."""
+        z = self.inside(x)
+        if self.value(z) <= bound:
+            return z, 0.0
+        from cvxmdp.constraints import kernels
+
+        def excess(m: float, every: int, out: Array) -> tuple[float, float]:
+            total, slope = kernels.entropic(x[::every], self.count[::every], self.log_ratio[::every], m, out)
+            return total - bound / every, slope
+
+        z = np.empty(x.size)
+        start = float(np.max(np.abs(x))) + float(np.max(self.reference))
+        if x.size > STRIDE**2:
+            part = np.empty(x[::STRIDE].size)
+            start = positive_root(lambda m: excess(m, STRIDE, part), start, 1e-4 * abs(bound) / STRIDE)
+        m = positive_root(lambda m: excess(m, 1, z), start, 1e-15 * (abs(bound) + float(np.abs(x).sum())))
+        return z, m
+
+    def response(self, x: Array, z: Array, step: float, bounded: bool) -> Response:
+        """Return how the prox of ``step F`` responds; with ``bounded``, the projection whose multiplier is the step."""
+        if step == 0.0:
+            share, column = (z > 0).astype(np.float64), None
+        else:
+            share = z / (z + step * self.count)
+            with np.errstate(divide="ignore"):
+                slope = np.where(z > 0, np.log(z) - np.log(self.reference) + 1.0, 0.0)
+            column = share * slope / np.sqrt(max(float(self.count @ (slope**2 * share)), 1e-300)) if bounded else None
+        if self.owner is None:
+            return Response(1.0 - share, None if column is None else column[:, None])
+        root = np.sqrt((1.0 - share) / self.count)[self.owner]
+        index = np.arange(self.pairs)
+        factor: Any = sp.csc_array((root, (index, self.owner)), shape=(self.pairs, self.reference.size))
+        if column is not None:
+            factor = sp.hstack([factor, sp.csc_array(column[self.owner][:, None])], format="csc")
+        return Response(np.zeros(self.pairs), factor)
+
+
+class _EntropicLimit(Constraint):
+    """``F(d) <= bound``.  The dual array is the normal over the entries, then the multiplier of the bound."""
+
+    def __init__(self, name: str, function: Entropic, bound: float, sign: float) -> None:
+        self.name, self.function, self.bound = name, function, bound
+        self.sign = sign
+        self._last: tuple[Array, Array, float] | None = None
+
+    def bind(self, mdp: MDP) -> _EntropicLimit:
+        if self.function.pairs != mdp.num_pairs:
+            raise ValueError(f"{self.name!r} is bound to a model with {self.function.pairs} pairs, not {mdp.num_pairs}")
+        return self
+
+    def project(self, point: Array) -> Array:
+        x = self.function.entries(point)
+        return self.function.spread(point, x, self._onto(x)[0].copy())
+
+    def violation(self, point: Array) -> float:
+        x = self.function.entries(point)
+        return max(self.function.value(x) - self.bound, float(np.max(-x)), 0.0)
+
+    def relative(self, point: Array) -> float:
+        return self.violation(point) / max(abs(self.bound), FLOOR)
+
+    def _onto(self, x: Array) -> tuple[Array, float]:
+        """Project entries; what was projected last is asked for again by ``dual`` and ``response``."""
+        if self._last is None or not np.array_equal(self._last[0], x):
+            self._last = (x.copy(), *self.function.onto(x, self.bound))
+        return self._last[1], self._last[2]
+
+    def dual(self, point: Array, projected: Array, scale: float) -> Array:
+        x = self.function.entries(point)
+        z, m = self._onto(x)
+        return scale * np.append((x - z) / self.function.count, m)
+
+    def normal(self, dual: Array) -> tuple[Array, float]:
+        """Return the normal and ``m (bound + sum r exp(u / m - 1))``, no less than its largest value over the set."""
+        u, m = check_point(dual, self.function.reference.size + 1)[:-1], float(dual[-1])
+        pushed = u[self.function.reference > 0]
+        if m <= 0:
+            top = 0.0 if np.all(pushed <= 0) else np.inf
+        else:
+            with np.errstate(over="ignore"):
+                exponentials = np.exp(pushed / m - 1.0)
+            top = m * (self.bound + float(self.function.reference[self.function.reference > 0] @ exponentials))
+        return (u if self.function.owner is None else u[self.function.owner]), top
+
+    @property
+    def allowed(self) -> npt.NDArray[np.bool_]:
+        return self.function.allowed
+
+    def price(self, dual: Array) -> float:
+        return self.sign * float(dual[-1])
+
+    def response(self, point: Array, projected: Array, step: float) -> Response:
+        x = self.function.entries(point)
+        return self.function.response(x, *self._onto(x), bounded=True)
+
+
+class Entropy:
+    """``{d : -sum x log x >= at_least}``: visit many pairs, or many states.
+
+    Parameters
+    ----------
+    at_least : float
+        The least entropy, in nats.  No distribution over n entries has more than ``log n``.
+    of : {"pairs", "states"}
+        Whether x is the occupancy of each pair or the visits of each state.
+    name : str
+        Used in messages and results.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm
+    >>> mdp = cm.worlds.gridworld(size=5)
+    >>> solution = cm.Problem(mdp, "time", [cm.Entropy(at_least=2.0, of="states")]).solve()
+    >>> solution.status.name
+    'OPTIMAL'
+    """
+
+    def __init__(self, at_least: float, of: str = "pairs", name: str = "entropy") -> None:
+        self.at_least = number("at_least", at_least)
+        self.of = check_of(of)
+        self.name = name
+
+    def bind(self, mdp: MDP) -> Constraint:
+        """Return the constraint in a model; raise where no distribution has that much entropy."""
+        function = entropic(mdp, self.of)
+        most = float(np.log(function.reference.size))
+        if self.at_least > most:
+            raise ValueError(
+                f"{self.name!r} asks for an entropy of at least {self.at_least:g}; over {function.reference.size} "
+                f"{self.of} no distribution has more than log {function.reference.size} = {most:.6g}"
+            )
+        return _EntropicLimit(self.name, function, -self.at_least, sign=1.0)
+
+    def project(self, point: Array) -> Array:
+        """Return the nearest member; of visits it needs a model: ``entropy.bind(mdp).project(point)``."""
+        return self._of_pairs(point).project(point)
+
+    def violation(self, point: Array) -> float:
+        """Return how much entropy is missing; of visits it needs a model."""
+        return self._of_pairs(point).violation(point)
+
+    def _of_pairs(self, point: Array) -> Constraint:
+        if self.of == "states":
+            raise unbound(self.name, "the states of each pair")
+        return _EntropicLimit(self.name, Entropic(np.ones(np.size(point))), -self.at_least, sign=1.0)
+
+
+class KLBall:
+    """``{d : sum d log(d / reference) <= radius}``: stay near a reference in relative entropy.
+
+    Parameters
+    ----------
+    reference : array of shape (num_pairs,), Policy or Solution
+        An occupancy, or a policy or solution whose occupancy is meant.  Where it is zero, d has to be zero.
+    radius : float
+        In nats, at least 0.  Between distributions no relative entropy is below 0.
+    name : str
+        Used in messages and results.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm, numpy as np
+    >>> ball = cm.KLBall(reference=np.array([0.5, 0.5]), radius=0.1)
+    >>> ball.project(np.array([0.4, 0.6]))
+    array([0.4, 0.6])
+    """
+
+    def __init__(self, reference: Any, radius: float, name: str = "KL ball") -> None:
+        self.radius = number("radius", radius)
+        if self.radius < 0:
+            raise ValueError(f"radius is {radius}; between distributions no relative entropy is below 0")
+        self.reference = occupancy_of(None, reference, "reference")
+        if isinstance(self.reference, np.ndarray):
+            check_distribution(self.reference)
+        self.name = name
+
+    def bind(self, mdp: MDP) -> Constraint:
+        """Return the constraint in a model."""
+        return self._limit(occupancy_of(mdp, self.reference, "reference"))
+
+    def _limit(self, reference: Any) -> Constraint:
+        if not isinstance(reference, np.ndarray):
+            raise unbound(self.name, "the occupancy of the reference policy")
+        return _EntropicLimit(self.name, Entropic(reference), self.radius, sign=-1.0)
+
+    def project(self, point: Array) -> Array:
+        """Return the nearest member; a reference given as a policy needs a model."""
+        return self._limit(self.reference).project(point)
+
+    def violation(self, point: Array) -> float:
+        """Return the relative entropy beyond the radius."""
+        return self._limit(self.reference).violation(point)
+
+
+def entropic(mdp: MDP, of: str) -> Entropic:
+    """Return ``sum x log x`` over the pairs or the states of a model."""
+    return Entropic(np.ones(mdp.num_pairs)) if of == "pairs" else Entropic(np.ones(mdp.num_states), mdp.state)
+
+
+def check_of(of: str) -> str:
+    """Check what an entropy is of."""
+    if of not in ("pairs", "states"):
+        raise ValueError(f'of is {of!r}; it must be "pairs" or "states"')
+    return of
+
+
+def check_distribution(reference: Array) -> None:
+    """Check that a reference is a distribution."""
+    if np.any(reference < 0):
+        raise ValueError(
+            f"reference is {reference.min():g} at pair {int(np.argmin(reference))}; it must not be negative"
+        )
+    if abs(reference.sum() - 1) > 1e-6:
+        raise ValueError(f"reference sums to {reference.sum():g}, not 1; divide it by its sum")

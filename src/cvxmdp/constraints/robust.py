@@ -1,0 +1,297 @@
+"""Budgets that hold whatever the true cost is, within a set of errors (Example 4 of the paper)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvxmdp.blocks import Constraint, Response
+from cvxmdp.constraints.base import check_point, number, numbers
+from cvxmdp.constraints.linear import Linear
+from cvxmdp.constraints.root import positive_root
+from cvxmdp.mdp import MDP, Array
+
+FLOOR = 1e-6
+
+
+class Ellipsoid:
+    """Cost errors ``{e : e = Q^(1/2) x, |x| <= 1}``, that is ``e'Q^-1 e <= 1`` where Q can be inverted.
+
+    Parameters
+    ----------
+    matrix : array of shape (num_pairs, num_pairs) or (num_pairs,)
+        Q, symmetric and without negative eigenvalues, for instance a covariance times a quantile; or its diagonal.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm, numpy as np
+    >>> cm.Ellipsoid([4.0, 0.0]).worst(np.array([0.5, 0.5]))
+    1.0
+    """
+
+    def __init__(self, matrix: npt.ArrayLike) -> None:
+        Q = numbers("matrix", matrix)
+        if Q.ndim not in (1, 2) or (Q.ndim == 2 and Q.shape[0] != Q.shape[1]) or not np.all(np.isfinite(Q)):
+            raise ValueError(f"matrix has shape {Q.shape}; give a square matrix or its diagonal, of finite numbers")
+        self.size = Q.shape[0]
+        self.basis: Array | None = None
+        """Eigenvectors as columns; None where Q is diagonal."""
+        self.axes = Q
+        """Eigenvalues."""
+        if Q.ndim == 2:
+            if np.max(np.abs(Q - Q.T)) > 1e-9 * np.max(np.abs(Q), initial=0.0):
+                raise ValueError("matrix is not symmetric")
+            self.axes, self.basis = np.linalg.eigh((Q + Q.T) / 2)
+        if np.min(self.axes) < -1e-12 * np.max(np.abs(self.axes)):
+            raise ValueError(f"matrix has the eigenvalue {np.min(self.axes):g}; none may be negative")
+        self.axes = np.maximum(self.axes, 0.0)
+
+    def worst(self, d: Array) -> float:
+        """Return the largest ``e'd``, which is ``sqrt(d'Qd)``."""
+        x = d if self.basis is None else self.basis.T @ d
+        return float(np.sqrt(self.axes @ (x * x)))
+
+
+class Box:
+    """Cost errors ``{e : -half_widths <= e <= half_widths}``.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm, numpy as np
+    >>> cm.Box([0.1, 0.2]).worst(np.array([0.5, 0.5]))
+    0.15000000000000002
+    """
+
+    def __init__(self, half_widths: npt.ArrayLike) -> None:
+        self.half_widths = numbers("half_widths", half_widths)
+        if self.half_widths.ndim > 1 or not np.all(np.isfinite(self.half_widths)) or np.any(self.half_widths < 0):
+            raise ValueError("half_widths must be finite numbers, at least 0: one for all pairs, or one a pair")
+
+    def worst(self, d: Array) -> float:
+        """Return the largest ``e'd``."""
+        return float(np.sum(self.half_widths * np.abs(d)))
+
+
+class Vertices:
+    """Cost errors that are mixtures of the given ones.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm, numpy as np
+    >>> cm.Vertices([[0.0, 0.0], [1.0, -1.0]]).worst(np.array([0.75, 0.25]))
+    0.5
+    """
+
+    def __init__(self, errors: npt.ArrayLike) -> None:
+        self.errors = np.atleast_2d(numbers("errors", errors))
+        if self.errors.ndim != 2 or self.errors.size == 0 or not np.all(np.isfinite(self.errors)):
+            raise ValueError("errors must be a list of cost errors, each with one finite number a pair")
+
+    def worst(self, d: Array) -> float:
+        """Return the largest ``e'd``."""
+        return float(np.max(self.errors @ d))
+
+
+class RobustBudget:
+    """``{d : cost'd + max over errors e of e'd <= at_most}``: a budget on the worst-case cost.
+
+    Parameters
+    ----------
+    cost : str, array of shape (num_pairs,) or None
+        The nominal cost by name or as a vector.  With None only the degradation ``max e'd`` is limited, as in the
+        paper's Example 4.
+    uncertainty : Ellipsoid, Box or Vertices
+        The errors of the cost.
+    at_most : float
+        The limit.
+    name : str, optional
+        Used in messages and results; the cost's name when not given.
+
+    Notes
+    -----
+    Since occupancies are never negative, the worst error in a box is its upper corner: the constraint is one linear row
+    with the cost raised by the half-widths.  Vertices give one row each.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm, numpy as np
+    >>> mdp = cm.worlds.gridworld(size=5)
+    >>> limit = cm.RobustBudget("collision", cm.Ellipsoid(np.full(mdp.num_pairs, 1e-4)), at_most=0.05)
+    >>> cm.Problem(mdp, "time", [limit]).solve().status.name
+    'OPTIMAL'
+    """
+
+    def __init__(
+        self, cost: str | npt.ArrayLike | None, uncertainty: Any, at_most: float, name: str | None = None
+    ) -> None:
+        if not isinstance(uncertainty, (Ellipsoid, Box, Vertices)):
+            raise ValueError(f"uncertainty is a {type(uncertainty).__name__}; give cm.Ellipsoid, cm.Box or cm.Vertices")
+        self.cost, self.uncertainty, self.at_most = cost, uncertainty, number("at_most", at_most)
+        self.name = name if name is not None else cost if isinstance(cost, str) else "robust budget"
+
+    def bind(self, mdp: MDP) -> Constraint:
+        """Return the constraint in a model."""
+        cost = np.zeros(mdp.num_pairs) if self.cost is None else mdp.cost(self.cost)
+        return self._limit(cost)
+
+    def _limit(self, cost: Array) -> Constraint:
+        errors = self.uncertainty
+        size = {Ellipsoid: "size", Box: "half_widths", Vertices: "errors"}[type(errors)]
+        held = errors.size if isinstance(errors, Ellipsoid) else np.shape(getattr(errors, size))[-1:]
+        if held not in (cost.size, (cost.size,), ()):
+            raise ValueError(f"the uncertainty of {self.name!r} has {held} entries; the model has {cost.size} pairs")
+        if isinstance(errors, Ellipsoid):
+            return _EllipsoidBudget(self.name, cost, errors, self.at_most)
+        rows = cost + (errors.half_widths if isinstance(errors, Box) else errors.errors)
+        return Linear(rows, at_most=self.at_most, name=self.name)
+
+    def _vector(self, point: Array) -> Constraint:
+        if isinstance(self.cost, str):
+            raise ValueError(f"the budget names the cost {self.cost!r}; bind it to a model first: budget.bind(mdp)")
+        return self._limit(np.zeros(np.size(point)) if self.cost is None else numbers("cost", self.cost))
+
+    def project(self, point: Array) -> Array:
+        """Return the nearest member; needs a cost given as a vector."""
+        return self._vector(point).project(point)
+
+    def violation(self, point: Array) -> float:
+        """Return the excess over the limit; needs a cost given as a vector."""
+        return self._vector(point).violation(point)
+
+
+class _EllipsoidBudget(Constraint):
+    """``cost'd + |L'd| <= at_most`` with ``Q = L L'``.
+
+    All is done in the basis of Q's eigenvectors, where L is diagonal.  The dual array is the multiplier m followed by m
+    times a vector x of the unit ball: the normal is ``m (cost + L x)``, and ``m at_most`` its largest value.
+    """
+
+    def __init__(self, name: str, cost: Array, errors: Ellipsoid, at_most: float) -> None:
+        self.name, self.errors, self.at_most = name, errors, at_most
+        self.cost = cost
+        self._c = self._turn(cost)
+
+    def bind(self, mdp: MDP) -> _EllipsoidBudget:
+        check_point(self.cost, mdp.num_pairs)
+        return self
+
+    def _turn(self, d: Array) -> Array:
+        return d if self.errors.basis is None else np.asarray(self.errors.basis.T @ d)
+
+    def _back(self, x: Array) -> Array:
+        return x if self.errors.basis is None else np.asarray(self.errors.basis @ x)
+
+    def _worst(self, d: Array) -> float:
+        return float(self.cost @ d) + self.errors.worst(d)
+
+    def _solve(self, y: Array) -> tuple[Array, float, float]:
+        """Return the projection in the eigenbasis, the multiplier m of the limit, and ``k = m / |L'd|``.
+
+        For fixed m the point is the prox of ``m |L'd|`` at ``y - m c``: ``d = (y - m c) / (1 + k Q)``, where k is inf
+        if the point lies where Q is zero.
+        """
+        q, c = self.errors.axes, self._c
+        scale = float(np.linalg.norm(c)) + float(np.sqrt(np.max(q)))
+        if scale == 0.0:
+            return y, 0.0, 0.0
+        found: dict[float, tuple[Array, float]] = {}
+
+        def excess(m: float) -> tuple[float, float]:
+            d, k = self._prox(y - m * c, m)
+            found[m] = d, k
+            along, slope = self._along(d, k)
+            value = float(c @ d) + float(np.sqrt(q @ (d * d))) - self.at_most
+            return value / scale, -float(slope @ along) / scale
+
+        start = max(float(c @ y) + float(np.sqrt(q @ (y * y))) - self.at_most, 1e-300) / scale**2
+        m = positive_root(excess, start, 1e-16 * (float(np.linalg.norm(y)) + abs(self.at_most) / scale))
+        d, k = found[m] if m in found else self._prox(y - m * c, m)
+        return d, m, k
+
+    def _prox(self, y: Array, m: float) -> tuple[Array, float]:
+        """Return the prox of ``m |L'd|`` and the root k of ``k |L'y / (1 + k Q)| = m``, inf where there is none."""
+        q = self.errors.axes
+        charged = q > 0
+        if float(np.sqrt(np.sum(y[charged] ** 2 / q[charged]))) <= m:
+            return np.where(charged, 0.0, y), np.inf
+
+        def lacking(k: float) -> tuple[float, float]:
+            z = y / (1 + k * q)
+            size = max(float(np.sqrt(q @ (z * z))), 1e-300)
+            slope = size - k * float(q @ (z * z * q / (1 + k * q))) / size
+            return 1 - k * size / m, -slope / m
+
+        start = m / max(float(np.sqrt(q @ (y * y))), 1e-300)
+        k = positive_root(lacking, start, 1e-15)
+        return y / (1 + k * q), k
+
+    def project(self, point: Array) -> Array:
+        point = check_point(point, self.cost.size)
+        if self._worst(point) <= self.at_most:
+            return point
+        return self._back(self._solve(self._turn(point))[0])
+
+    def violation(self, point: Array) -> float:
+        return max(self._worst(check_point(point, self.cost.size)) - self.at_most, 0.0)
+
+    def relative(self, point: Array) -> float:
+        size = float(np.abs(self.cost) @ np.abs(point)) + self.errors.worst(point)
+        largest = float(np.max(np.abs(self.cost))) + float(np.sqrt(np.max(self.errors.axes)))
+        return self.violation(point) / max(abs(self.at_most), size, FLOOR * largest, 1e-300)
+
+    def dual(self, point: Array, projected: Array, scale: float) -> Array:
+        if self._worst(point) <= self.at_most:
+            return np.zeros(self.cost.size + 1)
+        y = self._turn(point)
+        d, m, _ = self._solve(y)
+        q = self.errors.axes
+        with np.errstate(divide="ignore", invalid="ignore"):
+            x = np.where(q > 0, (y - d - m * self._c) / np.sqrt(q), 0.0)
+        return scale * np.concatenate([[m], x])
+
+    def normal(self, dual: Array) -> tuple[Array, float]:
+        x = check_point(dual, self.cost.size + 1)[1:]
+        m = max(float(dual[0]), float(np.linalg.norm(x)))
+        return m * self.cost + self._back(np.sqrt(self.errors.axes) * x), m * self.at_most
+
+    def price(self, dual: Array) -> float:
+        return -float(dual[0])
+
+    def _bend(self, d: Array, k: float) -> tuple[Array, Array, Array]:
+        """Return the derivative of the prox, ``diag(share) + bent bent'``, and the pull ``Q d / |L'd|``.
+
+        The Hessian of ``m |L'd|`` is ``k Q - k pull pull'``.
+        """
+        q = self.errors.axes
+        size = float(np.sqrt(q @ (d * d)))
+        if size == 0 or not np.isfinite(k):
+            return np.asarray(q == 0, dtype=np.float64), np.zeros_like(d), np.zeros_like(d)
+        share, pull = 1 / (1 + k * q), q * d / size
+        rest = 1 / k - float(pull @ (share * pull))
+        return share, share * pull / np.sqrt(rest) if rest > 0 else np.zeros_like(d), pull
+
+    def _along(self, d: Array, k: float) -> tuple[Array, Array]:
+        """Return the derivative of the prox times the gradient of the limit, and that gradient."""
+        share, bent, pull = self._bend(d, k)
+        slope = self._c + pull
+        return share * slope + bent * float(bent @ slope), slope
+
+    def response(self, point: Array, projected: Array, step: float) -> Response:
+        if self._worst(point) <= self.at_most:
+            return Response(np.zeros_like(point))
+        d, _, k = self._solve(self._turn(point))
+        share, bent, _ = self._bend(d, k)
+        along, slope = self._along(d, k)
+        factor = np.stack([bent, along / np.sqrt(max(float(slope @ along), 1e-300))], axis=1)
+        signs = np.array([-1.0, 1.0])
+        if self.errors.basis is None:
+            return Response(1 - share, factor, signs)
+        # In a turned basis the diagonal is no diagonal: it becomes a factor of its own.
+        turned = self.errors.basis * np.sqrt(1 - share)
+        return Response(
+            np.zeros_like(point),
+            np.hstack([turned, self.errors.basis @ factor]),
+            np.concatenate([np.ones(share.size), signs]),
+        )

@@ -1,0 +1,40 @@
+"""The one unknown that is left in many projections: a positive multiplier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+MOST_STEPS = 200
+
+
+def positive_root(excess: Callable[[float], tuple[float, float]], start: float, tolerance: float) -> float:
+    """Find the m > 0 where a decreasing function is zero, by Newton steps in ``log m`` kept inside a bracket.
+
+    Parameters
+    ----------
+    excess : callable
+        The function and its derivative at m.
+    start : float
+        A first guess, positive.
+    tolerance : float
+        An excess of at most this is zero.
+    """
+    low, high, m = 0.0, np.inf, start
+    for _ in range(MOST_STEPS):
+        value, slope = excess(m)
+        if abs(value) <= tolerance:
+            break
+        if value > 0:
+            low = m
+        else:
+            high = m
+        step = -value / (slope * m) if slope < 0 else np.inf
+        proposed = m * float(np.exp(np.clip(step, -5.0, 5.0)))
+        if not low < proposed < high:
+            proposed = np.sqrt(low * high) if low > 0 and np.isfinite(high) else m * (100.0 if value > 0 else 0.01)
+        if proposed == m or (np.isfinite(high) and high - low <= 4e-16 * high):
+            break
+        m = float(proposed)
+    return m

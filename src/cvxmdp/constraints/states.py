@@ -1,0 +1,82 @@
+"""Limits on the visits of states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp.constraints.base import limits, number, unbound
+from cvxmdp.constraints.linear import Linear
+from cvxmdp.mdp import MDP, Array
+
+
+class StateBounds:
+    """``{d : lower <= sum over a of d(s, a) <= upper}`` for each state s, or for some.
+
+    Parameters
+    ----------
+    lower, upper : float, array of shape (num_states,) or dict, optional
+        Limits on the visits of each state; they sum to one over all states.  A dict gives limits to some states, by
+        name or index.
+    name : str
+        Used in messages and results.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm
+    >>> mdp = cm.worlds.gridworld(size=5)
+    >>> cap = cm.StateBounds(upper={"r0c1": 0.01, "r1c0": 0.02})
+    >>> solution = cm.Problem(mdp, "time", [cap]).solve()
+    >>> bool(solution.visits[mdp.states.index("r0c1")] <= 0.01 * (1 + 1e-6))
+    True
+    """
+
+    def __init__(self, lower: Any = None, upper: Any = None, name: str = "visits") -> None:
+        if lower is None and upper is None:
+            raise ValueError("StateBounds needs lower=, upper= or both")
+        self.lower, self.upper, self.name = lower, upper, name
+        for what, side in (("lower", lower), ("upper", upper)):
+            if side is not None and not isinstance(side, Mapping):
+                values = limits(what, side, np.size(side), 0.0)
+                if what == "upper" and np.any(values < 0):
+                    raise ValueError(f"upper is {values.min():g}; visits are never below 0")
+
+    def bind(self, mdp: MDP) -> Linear:
+        """Return the rows of this constraint in a model: one for each state that is limited."""
+        lower = _by_state("lower", self.lower, mdp, -np.inf)
+        upper = _by_state("upper", self.upper, mdp, np.inf)
+        crossed = np.flatnonzero(lower > upper)
+        if crossed.size:
+            s = crossed[0]
+            raise ValueError(f"lower is {lower[s]:g} and upper {upper[s]:g} in state {mdp.states[s]}; no value fits")
+        if lower.sum() > 1 + 1e-9 and np.all(np.isfinite(lower)):
+            raise ValueError(f"lower sums to {lower.sum():g} over all states; visits sum to one")
+        limited = np.flatnonzero(np.isfinite(lower) | np.isfinite(upper))
+        Xi = sp.csr_array((np.ones(mdp.num_pairs), (mdp.state, np.arange(mdp.num_pairs))))
+        return Linear(Xi[limited], at_most=upper[limited], at_least=lower[limited], name=self.name)
+
+    def project(self, point: Array) -> Array:
+        """Raise: visits need a model, so use ``bounds.bind(mdp).project(point)``."""
+        raise unbound(self.name, "the state of each pair")
+
+    def violation(self, point: Array) -> float:
+        """Raise: visits need a model, so use ``bounds.bind(mdp).violation(point)``."""
+        raise unbound(self.name, "the state of each pair")
+
+
+def _by_state(what: str, given: Any, mdp: MDP, default: float) -> Array:
+    if not isinstance(given, Mapping):
+        return limits(what, given, mdp.num_states, default)
+    out = np.full(mdp.num_states, default)
+    index = {name: s for s, name in enumerate(mdp.states)}
+    for key, value in given.items():
+        s = index.get(key, key) if isinstance(key, str) else key
+        if isinstance(s, str) or not 0 <= int(s) < mdp.num_states:
+            raise ValueError(f"{what} limits a state {key!r}; there is none of that name or index in the model")
+        out[int(s)] = number(f"{what} of state {key!r}", value)
+        if what == "upper" and out[int(s)] < 0:
+            raise ValueError(f"upper of state {key!r} is {value}; visits are never below 0")
+    return out

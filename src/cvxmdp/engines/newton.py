@@ -1,0 +1,284 @@
+"""The proximal method of multipliers with semismooth Newton steps: for any mixture of sets and convex terms.
+
+Every block, the sign constraint ``d >= 0`` included, is replaced by its envelope (:mod:`cvxmdp.engines.pieces`), and
+``c'd + envelopes + |d - last d|^2 / (2 tau)`` is minimized over ``flow(d) = (1 - gamma) rho``.  That is smooth, so
+Newton steps with a line search do it; then multipliers and d move on.  Flat sets are met after finitely many passes,
+curved ones at a rate that improves as sigma falls and tau grows.  It converges for every sigma and tau (Rockafellar
+1976, the proximal method of multipliers).
+
+Newton's system ``[H M; M' 0]`` has ``H = diag + factor signs factor'`` with few columns, so it reduces to one system
+``M'H^-1 M V = rhs`` over states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg as la
+import scipy.sparse as sp
+
+from cvxmdp.blocks import Response
+from cvxmdp.constraints.linear import Linear
+from cvxmdp.dynamics.base import Dynamics
+from cvxmdp.engines.judge import NEAREST, Judge
+from cvxmdp.engines.pieces import Copy, Near, Nonnegative, Piece, Rows, Touch
+from cvxmdp.engines.presolve import indicator
+from cvxmdp.engines.splitting import natural_step
+from cvxmdp.mdp import Array
+from cvxmdp.status import Status
+
+ARMIJO = 1e-4
+SHORTEST = 1e-9
+REFINEMENTS = 2
+"""How often Newton's system is solved again for what rounding left."""
+FAST = 0.2
+"""A residual that falls to this share from pass to pass needs no help."""
+STIFFEST = 1e10
+"""Largest ratio of tau to sigma: beyond, Newton's system is lost to rounding."""
+MOST_STEPS = 40
+"""Newton steps in one pass."""
+
+
+@dataclass(frozen=True)
+class Newton:
+    """Settings of the Newton method.
+
+    Parameters
+    ----------
+    shrink : float
+        Between 0 and 1: by how much sigma falls, and 1/tau with it, from pass to pass.
+    evaluation : {"auto", "direct", "iterative"}
+        How linear systems are solved, see :func:`cvxmdp.dynamics.linear.plan`.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm
+    >>> problem = cm.Problem(cm.worlds.gridworld(size=5), "time", [cm.Entropy(at_least=2.0)])
+    >>> problem.solve(method=cm.Newton()).status.name
+    'OPTIMAL'
+    """
+
+    shrink: float = 0.3
+    evaluation: str = "auto"
+
+    name = "newton"
+    most_passes = 3000
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if not 0 < self.shrink < 1:
+            raise ValueError(f"shrink is {self.shrink}; it must lie between 0 and 1, both excluded")
+
+    def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status, str]:
+        """Run until the judge is satisfied; return the status and a sentence."""
+        d0 = judge.dynamics.occupancy(indicator(judge.dynamics, judge.unconstrained.pairs))
+        step = natural_step(judge.blocks, judge.c, d0)
+        status = self._optimize(judge, d0, step)
+        if status is None:
+            status = self._approach(judge, d0)
+        if status is None:
+            status = self._settle(judge, step)
+        return status, f"proximal Newton method, {judge.iterations} Newton steps"
+
+    def _optimize(self, judge: Judge, d: Array, step: float) -> Status | None:
+        """Minimize until the gap is proven, a limit is reached, or it is proven that no policy obeys (None)."""
+        pieces = Pass(judge, judge.c, _pieces(judge, {}), d, step, 10 * step)
+        while True:
+            pieces.minimize()
+            candidate = judge.propose(pieces.d)
+            duals = pieces.duals()
+            judge.prove(duals)
+            if candidate.violation > judge.tolerance and judge.refutation is None:
+                judge.refute(duals)
+                judge.refute(judge.blocks.set_duals(candidate.d))
+            judge.record(pieces.residual)
+            if (status := judge.verdict()) is not None:
+                return status
+            if judge.refutation is not None:
+                return None
+            pieces.advance(self.shrink)
+
+    def _approach(self, judge: Judge, d: Array) -> Status | None:
+        """Lower the distance to the constraints until it is proven least, relatively to ``NEAREST``."""
+        near: list[Piece] = [Near(block) for block in judge.blocks.sets]
+        pieces = Pass(judge, np.zeros_like(judge.c), [Nonnegative(d.size), *near], d, 0.1, 10.0)
+        while True:
+            pieces.minimize()
+            candidate = judge.propose(pieces.d)
+            judge.refute(judge.blocks.set_duals(candidate.d))
+            judge.record(judge.nearest_distance)
+            assert judge.refutation is not None
+            if judge.nearest_distance <= (1 + NEAREST) * judge.refutation.distance or pieces.exhausted:
+                return None if judge.blocks.flat and judge.limit() is None else Status.INFEASIBLE
+            if judge.limit() is not None:
+                return Status.INFEASIBLE
+            pieces.advance(self.shrink)
+
+    def _settle(self, judge: Judge, step: float) -> Status:
+        """Find the cheapest of the nearest policies: flat sets are moved by their displacements (Proposition 4)."""
+        assert judge.nearest is not None
+        d = judge.nearest.d
+        shifts = {id(block): d - block.project(d) for block in judge.blocks.sets}
+        pieces = Pass(judge, judge.c, _pieces(judge, shifts), d, step, 10 * step)
+        best = -np.inf
+        while True:
+            pieces.minimize()
+            judge.settle(pieces.d)
+            duals = pieces.duals()
+            moved = judge.blocks.stacked(duals) * np.stack([shifts[id(block)] for block in judge.blocks.sets])
+            best = max(best, judge.prove(duals).value - float(moved.sum()))
+            judge.record(pieces.residual)
+            gap = float(judge.c @ judge.nearest.d) - best
+            small = gap <= NEAREST * float(np.abs(judge.c) @ judge.nearest.d)
+            if small or judge.limit() is not None or pieces.exhausted:
+                return Status.INFEASIBLE
+            pieces.advance(self.shrink)
+
+
+def _pieces(judge: Judge, shifts: dict[int, Array]) -> list[Piece]:
+    """The sign constraint, then one piece for each member of the problem."""
+    blocks, size = judge.blocks, judge.c.size
+    of_linear = shifts.get(id(blocks.linear))
+    out: list[Piece] = [Nonnegative(size)]
+    for member in blocks.members:
+        if isinstance(member, Linear):
+            out.append(Rows(member, of_linear))
+        else:
+            out.append(Copy(member, size, shifts.get(id(member))))
+    return out
+
+
+class Pass:
+    """The state of the method: where it is, its multipliers, sigma and tau."""
+
+    def __init__(self, judge: Judge, c: Array, pieces: Sequence[Piece], d: Array, sigma: float, tau: float) -> None:
+        self.judge, self.dynamics, self.c, self.pieces = judge, judge.dynamics, c, pieces
+        self.d, self.sigma, self.tau = d, sigma, tau
+        self.touches: list[Touch] = []
+        self.residual = np.inf
+        self.q = (1 - self.dynamics.gamma) * self.dynamics.rho
+        self.apart = self.unbalanced = 0.0
+        self.damping = 1 / tau
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing can be tightened any more."""
+        return self.sigma * STIFFEST <= self.tau
+
+    def duals(self) -> list[Array]:
+        """Return one dual array a member."""
+        pairs = zip(self.pieces[1:], self.touches[1:], strict=True)
+        return [piece.dual(touch, self.sigma) for piece, touch in pairs if isinstance(piece, (Rows, Copy))]
+
+    def advance(self, shrink: float) -> None:
+        """Take the gradients as multipliers, and tighten what does not converge fast by itself."""
+        turned = 0.0
+        for piece, touch in zip(self.pieces, self.touches, strict=True):
+            before = piece.u
+            piece.update(touch, self.sigma)
+            turned = max(turned, self.sigma * float(np.linalg.norm(piece.u - before)))
+        # How far d is from the copies, and how far the multipliers are from balancing the cost.
+        apart, unbalanced = turned, self.residual / self.tau
+        if apart > FAST * self.apart and self.sigma * STIFFEST > self.tau:
+            self.sigma *= shrink
+        if unbalanced > FAST * self.unbalanced and self.sigma * STIFFEST > self.tau:
+            self.tau /= shrink
+        self.apart, self.unbalanced = apart, unbalanced
+
+    def minimize(self) -> None:
+        """Minimize the smooth function of this pass over the flow equations by Newton steps."""
+        last = self.d
+        value, gradient, touches = self._touch(last, last)
+        for _ in range(MOST_STEPS):
+            self.judge.iterations += 1
+            direction = self._direction(gradient, touches)
+            slope, length = float(gradient @ direction), 1.0
+            while True:
+                d = self.d + length * direction
+                new, new_gradient, new_touches = self._touch(d, last)
+                if new <= value + ARMIJO * length * slope + 1e-14 * abs(value) or length < SHORTEST:
+                    break
+                length /= 2
+            # A short step means that the model was good only nearby: the next is kept nearer, and after a full one freer.
+            self.damping *= 0.1 if length == 1.0 else 10.0 if length < 0.25 else 1.0
+            moved = float(np.linalg.norm(d - self.d))
+            self.d, value, gradient, touches = d, new, new_gradient, new_touches
+            if moved <= 0.01 * float(np.linalg.norm(d - last)) + 1e-15 * float(np.linalg.norm(d)):
+                break
+            if length < SHORTEST or self.judge.limit() is not None:
+                break
+        self.touches = touches
+        self.residual = float(np.linalg.norm(self.d - last))
+
+    def _touch(self, d: Array, last: Array) -> tuple[float, Array, list[Touch]]:
+        touches = [piece.touch(d, self.sigma) for piece in self.pieces]
+        away = d - last
+        value = float(self.c @ d) + float(away @ away) / (2 * self.tau) + sum(t.value for t in touches)
+        gradient = self.c + away / self.tau
+        for touch in touches:
+            gradient = gradient + touch.gradient
+        return value, gradient, touches
+
+    def _direction(self, gradient: Array, touches: Sequence[Touch]) -> Array:
+        """Solve Newton's system: ``H x + M V = -gradient`` and ``flow(d + x) = (1 - gamma) rho``."""
+        responses = [piece.response(touch, self.sigma) for piece, touch in zip(self.pieces, touches, strict=True)]
+        self.damping = max(self.damping, 1 / self.tau)
+        H = Hessian(responses, self.damping)
+        K = H.reduced(self.dynamics)
+        zero, x, V = np.zeros_like(gradient), np.zeros_like(gradient), np.zeros(self.dynamics.num_states)
+        missing = self.q - self.dynamics.flow(self.d)
+        for _ in range(1 + REFINEMENTS):
+            force = -gradient - H.apply(x) - self.dynamics.advantage(zero, V)
+            open_flow = missing - self.dynamics.flow(x)
+            more = K(open_flow - self.dynamics.flow(H.solve(force)))
+            V = V + more
+            x = x + H.solve(force - self.dynamics.advantage(zero, more))
+        return x
+
+
+class Hessian:
+    """``diag + U signs U'``, inverted by Woodbury: ``W - W U (signs + U'W U)^-1 U'W`` with ``W = 1 / diag``."""
+
+    def __init__(self, responses: Sequence[Response], floor: float) -> None:
+        diagonal = floor + np.sum([r.diagonal for r in responses], axis=0)
+        self.W = 1 / diagonal
+        parts = [r for r in responses if r.factor is not None]
+        self.U: Any = None
+        if parts:
+            many = any(sp.issparse(r.factor) for r in parts)
+            factors = [r.factor for r in parts]
+            self.U = sp.hstack([sp.csc_array(f) for f in factors], format="csc") if many else np.hstack(factors)
+            signs = [np.ones(r.factor.shape[1]) if r.signs is None else r.signs for r in parts]
+            self.signs = np.concatenate(signs)
+            self.WU = self.W[:, None] * self.U if not many else self.U * self.W[:, None]
+            small: Any = self.U.T @ self.WU
+            small = small.toarray() if sp.issparse(small) else small
+            self.small = la.lu_factor(small + np.diag(self.signs), check_finite=False)
+
+    def apply(self, x: Array) -> Array:
+        """Return ``H x``."""
+        out = x / self.W
+        return out if self.U is None else np.asarray(out + self.U @ (self.signs * (self.U.T @ x)))
+
+    def solve(self, x: Array) -> Array:
+        """Return ``H^-1 x``."""
+        out = self.W * x
+        if self.U is not None:
+            out = out - self.WU @ la.lu_solve(self.small, self.U.T @ out, check_finite=False)
+        return np.asarray(out)
+
+    def reduced(self, dynamics: Dynamics) -> Any:
+        """Return a solver of ``M'H^-1 M V = rhs``."""
+        K = dynamics.gram(self.W)
+        if self.U is not None:
+            B = dynamics.flows(self.WU)
+            K = (K.toarray() if sp.issparse(K) else K) - B @ la.lu_solve(self.small, B.T, check_finite=False)
+        lift = 0.0
+        while True:
+            try:
+                return dynamics.factor(K if lift == 0.0 else K + lift * np.diag(np.abs(np.diagonal(K))))
+            except la.LinAlgError:  # not positive definite after rounding
+                lift = max(100 * lift, 1e-15)

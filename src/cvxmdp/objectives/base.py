@@ -1,0 +1,127 @@
+"""What may be minimized: an expected cost, convex terms with a prox, or a sum of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from cvxmdp.blocks import Term
+from cvxmdp.constraints.base import LOOSE, number
+from cvxmdp.mdp import MDP, Array
+
+
+@runtime_checkable
+class ConvexTerm(Protocol):
+    """A convex function of the occupancy, known by its value and its prox.
+
+    Any object with these two methods can be part of what is minimized.  An attribute ``name``, where there is one, is
+    used in messages.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm, numpy as np
+    >>> class Squares:
+    ...     '''Half the sum of squares: spreads the occupancy.'''
+    ...     def value(self, point):
+    ...         return 0.5 * float(point @ point)
+    ...     def prox(self, point, step):
+    ...         return point / (1 + step)
+    >>> mdp = cm.worlds.gridworld(size=4)
+    >>> cm.Problem(mdp, minimize=["time", Squares()]).solve().status.name
+    'OPTIMAL'
+    """
+
+    def value(self, point: Array) -> float:
+        """Return the function at ``point``."""
+        ...
+
+    def prox(self, point: Array, step: float) -> Array:
+        """Return the z that minimizes ``value(z) + |z - point|^2 / (2 step)``."""
+        ...
+
+
+class Summand:
+    """Something that can be added to a cost: ``"time" + cm.Distance(...)`` is the list of both."""
+
+    __array_ufunc__ = None  # lets NumPy vectors leave the sum to this class
+
+    def __add__(self, other: Any) -> list[Any]:
+        return [self, *_parts(other)]
+
+    def __radd__(self, other: Any) -> list[Any]:
+        return [*_parts(other), self]
+
+
+class CustomTerm(Term):
+    """A user's :class:`ConvexTerm` with what follows from its prox alone.  Its dual is the point ``z + u``."""
+
+    def __init__(self, term: ConvexTerm, mdp: MDP) -> None:
+        self.name = str(getattr(term, "name", type(term).__name__))
+        self._term = term
+        self._try(mdp.num_pairs)
+
+    def _try(self, size: int) -> None:
+        """See whether the prox is one, as far as a few points tell: it must be better than its neighbours."""
+        rng = np.random.default_rng(0)
+        for y in (np.full(size, 1 / size), *rng.uniform(size=(3, size)) * (2 / size)):
+            z = self.prox(y.copy(), 1.0)
+            reached = self.value(z) + 0.5 * float((z - y) @ (z - y))
+            for other in (y, (y + z) / 2, 1.5 * z - 0.5 * y, z + rng.normal(size=size) * (0.1 / size)):
+                better = self.value(other) + 0.5 * float((other - y) @ (other - y))
+                if better < reached - LOOSE * (abs(reached) + float(y @ y)):
+                    raise ValueError(
+                        f"{type(self._term).__name__}.prox is not a prox: value(z) + |z - point|^2 / (2 step) is "
+                        f"{reached:.6g} at its result and {better:.6g} at another point"
+                    )
+
+    def value(self, point: Array) -> float:
+        return number(f"the result of {type(self._term).__name__}.value", self._term.value(point))
+
+    def prox(self, point: Array, step: float) -> Array:
+        z = np.asarray(self._term.prox(point, step), dtype=np.float64)
+        kind = type(self._term).__name__
+        if z.shape != point.shape:
+            raise ValueError(f"{kind}.prox returned shape {z.shape}; it must return shape {point.shape}")
+        if not np.all(np.isfinite(z)):
+            raise ValueError(f"{kind}.prox returned entries that are not finite")
+        return z
+
+    def dual(self, point: Array, projected: Array, scale: float) -> Array:
+        return projected + scale * (point - projected)
+
+    def normal(self, dual: Array) -> tuple[Array, float]:
+        z = self.prox(dual, 1.0)
+        u = dual - z
+        return u, float(u @ z) - self.value(z)
+
+
+def read_objective(mdp: MDP, minimize: Any) -> tuple[Array, list[Term], str]:
+    """Split what is minimized into one cost over pairs, convex terms bound to the model, and a name."""
+    c, names = np.zeros(mdp.num_pairs), []
+    terms: list[Term] = []
+    for part in _parts(minimize):
+        if hasattr(part, "bind") and not isinstance(part, type):
+            terms.append(part.bind(mdp))
+        elif isinstance(part, ConvexTerm) and not isinstance(part, type):
+            terms.append(CustomTerm(part, mdp))
+        else:
+            c = c + mdp.cost(part, "minimize")
+            names.append(part if isinstance(part, str) else "cost")
+    return c, terms, " + ".join([*names, *(term.name for term in terms)])
+
+
+def _parts(minimize: Any) -> Sequence[Any]:
+    """Return the summands; a list of plain numbers is one cost."""
+    if isinstance(minimize, (list, tuple)) and not all(isinstance(part, (int, float)) for part in minimize):
+        return list(minimize)
+    return [minimize]
+
+
+def weight_of(weight: Any) -> float:
+    """Read the weight of a term."""
+    w = number("weight", weight)
+    if w <= 0:
+        raise ValueError(f"weight is {weight}; it must be positive, or the term is not convex")
+    return w
