@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from cvxmdp.blocks import Constraint, Term
 from cvxmdp.certificate import Certificate
 from cvxmdp.constraints.combine import Blocks, bind
+from cvxmdp.dynamics.linear import blas_threads
 from cvxmdp.engines.choose import choose_engine
 from cvxmdp.engines.judge import Bound, Candidate, Judge, Refutation
 from cvxmdp.engines.mixing import Mixing
@@ -107,12 +109,13 @@ class Problem:
         if callback is not None and not callable(callback):
             raise ValueError(f"callback must be a function of a Progress, not {callback!r}")
         engine = choose_engine(method, self.constraints, self.terms)
+        shown: AbstractContextManager[Callable[[Progress], object] | None] = nullcontext(callback)
         if verbose:
             from cvxmdp.report.console import live_progress
 
-            with live_progress(callback) as shown:
-                return self._solve(tolerance, engine, time_limit, max_iterations, warm_start, shown)
-        return self._solve(tolerance, engine, time_limit, max_iterations, warm_start, callback)
+            shown = live_progress(callback)
+        with shown as report, blas_threads(self.mdp.num_states):
+            return self._solve(tolerance, engine, time_limit, max_iterations, warm_start, report)
 
     def _solve(
         self,

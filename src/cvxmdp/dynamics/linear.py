@@ -8,13 +8,16 @@ Two systems occur.  Policy evaluation, ``(I - gamma P_pi) V = c`` and its transp
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
+from threadpoolctl import ThreadpoolController
 
 from cvxmdp.mdp import Array
 
@@ -28,6 +31,20 @@ VISITED_STATES = 200
 """Up to here a dense factor in every Newton step is faster than conjugate gradients."""
 SPARSE_ROW = 16
 """Up to this many entries a row, a sparse factor of a policy's matrix keeps its fill small."""
+
+
+SMALL_STATES = 500
+"""Up to here BLAS runs on one thread: two win nothing on such matrices, and lose much while the cores are busy."""
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def blas_threads(num_states: int) -> AbstractContextManager[object]:
+    """Return a context in which BLAS uses one thread if the model is small, else as many as it likes."""
+    return _threads().limit(limits=1) if num_states <= SMALL_STATES else nullcontext()
 
 
 @dataclass(frozen=True)

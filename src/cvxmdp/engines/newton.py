@@ -32,8 +32,16 @@ from cvxmdp.status import Status
 
 ARMIJO = 1e-4
 SHORTEST = 1e-9
-REFINEMENTS = 2
+ROUNDING = 1e-13
+"""Relative to the cost: a smaller change is not seen."""
+REFINEMENTS = 1
 """How often Newton's system is solved again for what rounding left."""
+LOOSE = 100.0
+"""The first tau over the first sigma: far enough to reach another vertex, near enough for Newton's model to hold."""
+INEXACT = 0.5
+"""A pass ends when its gradient is this share of the pull back to where it began (Solodov and Svaiter 1999)."""
+DISPLACEMENT = 1e-8
+"""How exactly, relatively, the least distance to flat sets is sought before the cheapest of the nearest."""
 FAST = 0.2
 """A residual that falls to this share from pass to pass needs no help."""
 STIFFEST = 1e10
@@ -76,16 +84,23 @@ class Newton:
         """Run until the judge is satisfied; return the status and a sentence."""
         d0 = judge.dynamics.occupancy(indicator(judge.dynamics, judge.unconstrained.pairs))
         step = natural_step(judge.blocks, judge.c, d0)
-        status = self._optimize(judge, d0, step)
+        pieces = _pieces(judge, {})
+        if start is not None:
+            d0, duals = start
+            for piece, member, dual in zip(pieces[1:], judge.blocks.members, duals, strict=True):
+                piece.u = dual * piece.norms if isinstance(piece, Rows) else member.normal(dual)[0]
+            c = judge.c + judge.blocks.normals(duals)[0]
+            pieces[0].u = -np.maximum(judge.dynamics.advantage(c, judge.prove(duals).V), 0.0)
+        status = self._optimize(judge, pieces, d0, step)
         if status is None:
             status = self._approach(judge, d0)
         if status is None:
             status = self._settle(judge, step)
         return status, f"proximal Newton method, {judge.iterations} Newton steps"
 
-    def _optimize(self, judge: Judge, d: Array, step: float) -> Status | None:
+    def _optimize(self, judge: Judge, start: Sequence[Piece], d: Array, step: float) -> Status | None:
         """Minimize until the gap is proven, a limit is reached, or it is proven that no policy obeys (None)."""
-        pieces = Pass(judge, judge.c, _pieces(judge, {}), d, step, 10 * step)
+        pieces = Pass(judge, judge.c, start, d, step, LOOSE * step)
         while True:
             pieces.minimize()
             candidate = judge.propose(pieces.d)
@@ -102,7 +117,11 @@ class Newton:
             pieces.advance(self.shrink)
 
     def _approach(self, judge: Judge, d: Array) -> Status | None:
-        """Lower the distance to the constraints until it is proven least, relatively to ``NEAREST``."""
+        """Lower the distance to the constraints until it is proven least; return None if the cheapest is yet to find.
+
+        For that the displacement has to be known more exactly than ``NEAREST``.
+        """
+        accuracy = DISPLACEMENT if judge.blocks.flat else NEAREST
         near: list[Piece] = [Near(block) for block in judge.blocks.sets]
         pieces = Pass(judge, np.zeros_like(judge.c), [Nonnegative(d.size), *near], d, 0.1, 10.0)
         while True:
@@ -111,7 +130,7 @@ class Newton:
             judge.refute(judge.blocks.set_duals(candidate.d))
             judge.record(judge.nearest_distance)
             assert judge.refutation is not None
-            if judge.nearest_distance <= (1 + NEAREST) * judge.refutation.distance or pieces.exhausted:
+            if judge.nearest_distance <= (1 + accuracy) * judge.refutation.distance or pieces.exhausted:
                 return None if judge.blocks.flat and judge.limit() is None else Status.INFEASIBLE
             if judge.limit() is not None:
                 return Status.INFEASIBLE
@@ -122,7 +141,7 @@ class Newton:
         assert judge.nearest is not None
         d = judge.nearest.d
         shifts = {id(block): d - block.project(d) for block in judge.blocks.sets}
-        pieces = Pass(judge, judge.c, _pieces(judge, shifts), d, step, 10 * step)
+        pieces = Pass(judge, judge.c, _pieces(judge, shifts), d, step, LOOSE * step)
         best = -np.inf
         while True:
             pieces.minimize()
@@ -132,7 +151,7 @@ class Newton:
             best = max(best, judge.prove(duals).value - float(moved.sum()))
             judge.record(pieces.residual)
             gap = float(judge.c @ judge.nearest.d) - best
-            small = gap <= NEAREST * float(np.abs(judge.c) @ judge.nearest.d)
+            small = abs(gap) <= NEAREST * float(np.abs(judge.c) @ judge.nearest.d)
             if small or judge.limit() is not None or pieces.exhausted:
                 return Status.INFEASIBLE
             pieces.advance(self.shrink)
@@ -194,21 +213,22 @@ class Pass:
         value, gradient, touches = self._touch(last, last)
         for _ in range(MOST_STEPS):
             self.judge.iterations += 1
-            direction = self._direction(gradient, touches)
+            direction, force = self._direction(gradient, touches)
+            if force <= INEXACT * float(np.linalg.norm(self.d - last)) / self.tau:
+                break
             slope, length = float(gradient @ direction), 1.0
+            rounding = ROUNDING * (abs(value) + float(np.abs(self.c) @ np.abs(self.d)))
             while True:
                 d = self.d + length * direction
                 new, new_gradient, new_touches = self._touch(d, last)
-                if new <= value + ARMIJO * length * slope + 1e-14 * abs(value) or length < SHORTEST:
+                if new <= value + ARMIJO * length * slope + rounding or length < SHORTEST:
                     break
                 length /= 2
-            # A short step means that the model was good only nearby: the next is kept nearer, and after a full one freer.
+            # A short step means that the model was good only nearby: the next is kept nearer, after a full one freer.
             self.damping *= 0.1 if length == 1.0 else 10.0 if length < 0.25 else 1.0
-            moved = float(np.linalg.norm(d - self.d))
             self.d, value, gradient, touches = d, new, new_gradient, new_touches
-            if moved <= 0.01 * float(np.linalg.norm(d - last)) + 1e-15 * float(np.linalg.norm(d)):
-                break
-            if length < SHORTEST or self.judge.limit() is not None:
+            gained = force * float(np.linalg.norm(direction))
+            if gained <= rounding or length < SHORTEST or self.judge.limit() is not None:
                 break
         self.touches = touches
         self.residual = float(np.linalg.norm(self.d - last))
@@ -222,8 +242,11 @@ class Pass:
             gradient = gradient + touch.gradient
         return value, gradient, touches
 
-    def _direction(self, gradient: Array, touches: Sequence[Touch]) -> Array:
-        """Solve Newton's system: ``H x + M V = -gradient`` and ``flow(d + x) = (1 - gamma) rho``."""
+    def _direction(self, gradient: Array, touches: Sequence[Touch]) -> tuple[Array, float]:
+        """Solve Newton's system ``H x + M V = -gradient``, ``flow(d + x) = (1 - gamma) rho``; return x and ``|H x|``.
+
+        The second is how far the gradient is from vanishing along the flow equations.
+        """
         responses = [piece.response(touch, self.sigma) for piece, touch in zip(self.pieces, touches, strict=True)]
         self.damping = max(self.damping, 1 / self.tau)
         H = Hessian(responses, self.damping)
@@ -236,7 +259,7 @@ class Pass:
             more = K(open_flow - self.dynamics.flow(H.solve(force)))
             V = V + more
             x = x + H.solve(force - self.dynamics.advantage(zero, more))
-        return x
+        return x, float(np.linalg.norm(H.apply(x)))
 
 
 class Hessian:

@@ -1,8 +1,8 @@
 """What the Newton engine minimizes, piece by piece.
 
 Each piece is a smooth function of the occupancy d that stands for a convex function h with its multiplier u: the
-envelope ``min over z of h(z) + |y - z|^2 / (2 sigma)`` at ``y = d + sigma u``, attained at ``z = prox(y)``.  Its gradient
-``(y - z) / sigma`` is the next multiplier, and its Hessian is the prox's response over sigma.
+envelope ``min over z of h(z) + |y - z|^2 / (2 sigma)`` at ``y = d + sigma u``, attained at ``z = prox(y)``.  Its
+gradient ``(y - z) / sigma`` is the next multiplier, and its Hessian is the prox's response over sigma.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Nonnegative(Piece):
 
 
 class Rows(Piece):
-    """Linear rows, each of norm one, met in the space of their values: no projection onto their intersection is needed."""
+    """Linear rows, each of norm one, met in the space of their values: their intersection is never projected on."""
 
     def __init__(self, linear: Linear, shift: Array | None = None) -> None:
         self.norms = linear.norms
