@@ -52,8 +52,6 @@ class StateBounds:
         if crossed.size:
             s = crossed[0]
             raise ValueError(f"lower is {lower[s]:g} and upper {upper[s]:g} in state {mdp.states[s]}; no value fits")
-        if lower.sum() > 1 + 1e-9 and np.all(np.isfinite(lower)):
-            raise ValueError(f"lower sums to {lower.sum():g} over all states; visits sum to one")
         limited = np.flatnonzero(np.isfinite(lower) | np.isfinite(upper))
         Xi = sp.csr_array((np.ones(mdp.num_pairs), (mdp.state, np.arange(mdp.num_pairs))))
         return Linear(Xi[limited], at_most=upper[limited], at_least=lower[limited], name=self.name)
