@@ -147,10 +147,10 @@ def flat_conflicts(model):
             [(np.vstack([eye, -eye]), np.r_[np.full(pairs, 0.5 / pairs), none])],
         ),
         "two": (
-            [cm.NormBall(d, 0.01 / pairs, norm=np.inf), cm.StateBounds(lower=Xi @ d + 0.01 / states)],
+            [cm.NormBall(d, 0.5 * d.max(), norm=np.inf), cm.StateBounds(lower=0.5 * (Xi @ d) + 0.6 / states)],
             [
-                (np.vstack([eye, -eye]), np.r_[d + 0.01 / pairs, 0.01 / pairs - d]),
-                (-Xi, -(Xi @ d) - 0.01 / states),
+                (np.vstack([eye, -eye]), np.r_[d + 0.5 * d.max(), 0.5 * d.max() - d]),
+                (-Xi, -0.5 * (Xi @ d) - 0.6 / states),
             ],
         ),
     }

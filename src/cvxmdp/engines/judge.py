@@ -152,12 +152,12 @@ class Judge:
             self.refutation = found
         return found
 
-    def settle(self, d: Array) -> None:
+    def settle(self, d: Array, accuracy: float = NEAREST) -> None:
         """Take ``d`` as the nearest policy if it is as near as the nearest so far: it is the cheapest of them."""
         candidate = self.candidate(d)
         distance = self.blocks.distance(candidate.d)
-        if distance <= (1 + NEAREST) * self.nearest_distance:
-            self.nearest, self.nearest_distance = candidate, distance
+        if distance <= (1 + accuracy) * self.nearest_distance:
+            self.nearest, self.nearest_distance = candidate, min(distance, self.nearest_distance)
 
     def contradict(self, duals: Sequence[Array]) -> None:
         """Note duals whose normals cancel and whose limits do not: the constraints exclude each other."""

@@ -42,6 +42,8 @@ INEXACT = 0.5
 """A pass ends when its gradient is this share of the pull back to where it began (Solodov and Svaiter 1999)."""
 DISPLACEMENT = 1e-8
 """How exactly, relatively, the least distance to flat sets is sought before the cheapest of the nearest."""
+AS_NEAR = 1e-6
+"""How much farther, relatively, the cheapest of the nearest may be."""
 FAST = 0.2
 """A residual that falls to this share from pass to pass needs no help."""
 STIFFEST = 1e10
@@ -145,7 +147,7 @@ class Newton:
         best = -np.inf
         while True:
             pieces.minimize()
-            judge.settle(pieces.d)
+            judge.settle(pieces.d, AS_NEAR)
             duals = pieces.duals()
             moved = judge.blocks.stacked(duals) * np.stack([shifts[id(block)] for block in judge.blocks.sets])
             best = max(best, judge.prove(duals).value - float(moved.sum()))
