@@ -72,6 +72,14 @@ class Constraint(Block):
         return self.project(point)
 
     @abstractmethod
+    def idle(self) -> Array:
+        """Return the dual array of the zero vector."""
+
+    def contradiction(self) -> Array | None:
+        """Return a dual array whose vector is zero and whose support is negative: proof that the set is empty."""
+        return None
+
+    @abstractmethod
     def violation(self, point: Array) -> float:
         """Return by how much ``point`` exceeds the limit, in the limit's own units; 0 inside."""
 
@@ -90,6 +98,10 @@ class Term(Block):
     @abstractmethod
     def value(self, point: Array) -> float:
         """Return the term's value."""
+
+    @abstractmethod
+    def size(self, point: Array) -> float:
+        """Return the absolute values of what the term's value is a sum or difference of: the gap is relative to it."""
 
 
 def masked(mask: Any) -> Array:

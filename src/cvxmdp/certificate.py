@@ -100,7 +100,7 @@ class Certificate:
                 raise CertificateError(f"the certificate claims {what} {claimed:.12g}; recomputed, it is {found:.12g}")
 
         value = float(c @ d) + sum(term.value(d) for term in problem.terms)
-        size = float(np.abs(c) @ d) + sum(abs(term.value(d)) for term in problem.terms)
+        size = float(np.abs(c) @ d) + sum(term.size(d) for term in problem.terms)
         near("the value", self.value, value, size)
         for name, cost in problem.mdp.costs.items():
             near(f"the cost {name!r}", self.costs[name], float(cost @ d), float(np.abs(cost) @ d))

@@ -55,7 +55,7 @@ class Problem:
         self.cost: Array
         self.terms: list[Term]
         self.cost, self.terms, self.objective = read_objective(mdp, minimize)
-        self.constraints: list[Constraint] = bind(subject_to, mdp)
+        self.constraints: list[Constraint] = bind(subject_to, mdp, self.terms)
 
     def __repr__(self) -> str:
         limits = ", ".join(c.name for c in self.constraints) or "nothing"
@@ -167,13 +167,12 @@ class Problem:
         self, judge: Judge, engine: Splitting | Mixing | Newton, warm_start: Solution | None
     ) -> tuple[Status, str]:
         """Run the engine, unless the limits contradict each other."""
-        linear = judge.blocks.linear
-        contradiction = None if linear is None else linear.contradiction()
+        contradiction = judge.blocks.contradiction()
         if contradiction is not None:
-            duals = dict(zip(map(id, judge.blocks.members), judge.blocks.no_duals(), strict=True))
-            others = [duals[id(block)] for block in judge.blocks.blocks[1:]]
-            judge.contradict(judge.blocks.split([contradiction, *others]))
-            return Status.INFEASIBLE, "the linear limits contradict each other, whatever the policy"
+            judge.contradict(contradiction)
+            used = zip(self.constraints, contradiction, strict=True)
+            names = ", ".join(repr(c.name) for c, dual in used if not np.array_equal(dual, c.idle()))
+            return Status.INFEASIBLE, f"the limits of {names} contradict each other, whatever the policy"
         return engine.run(judge, self._start(warm_start, judge.blocks))
 
     def _start(self, warm_start: Solution | None, blocks: Blocks) -> tuple[Array, list[Array]] | None:

@@ -178,7 +178,8 @@ class NormBall(Constraint):
 
     def project(self, point: Array) -> Array:
         """Return the nearest member."""
-        offset = check_point(point, self.center.size) - self.center
+        point = check_point(point, self.center.size)
+        offset = point - self.center
         moved = self.norm.shrink(offset, self.radius)
         return point if moved is offset else np.asarray(self.center + moved)
 
@@ -189,6 +190,9 @@ class NormBall(Constraint):
     def relative(self, point: Array) -> float:
         """Return the distance beyond the radius, relative to the radius."""
         return self.violation(point) / max(self.radius, FLOOR * self.norm(self.center), 1e-300)
+
+    def idle(self) -> Array:
+        return np.zeros_like(self.center)
 
     def normal(self, dual: Array) -> tuple[Array, float]:
         """Return the normal and its largest value over the ball."""

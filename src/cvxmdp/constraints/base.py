@@ -48,38 +48,35 @@ class Custom(Constraint):
     def _try(self) -> None:
         """Project a few points and see whether that is a projection, as far as they tell."""
         rng = np.random.default_rng(0)
-        even = np.full(self.size, 1 / self.size)
-        points = [
-            even,
-            np.zeros(self.size),
-            *(scale * rng.normal(size=(2, self.size)) for scale in (1 / self.size, 1.0)),
-        ]
-        points = [np.atleast_2d(p) for p in points]
-        tried = np.vstack(points)
-        results = np.stack([self.project(point.copy()) for point in tried])
-        again = np.stack([self.project(result.copy()) for result in results])
-        sizes = np.linalg.norm(tried, axis=1) + np.linalg.norm(results, axis=1)
+        even, random = np.full(self.size, 1 / self.size), rng.normal(size=(2, self.size))
+        tried = np.vstack([even, np.zeros(self.size), random / self.size, random])
+        results = np.stack([self.project(point) for point in tried])
         kind = type(self._set).__name__
-        if np.any(np.linalg.norm(results - again, axis=1) > LOOSE * sizes):
-            raise ValueError(f"{kind}.project is not a projection: projecting its own result moves it again")
-        # z is the nearest to y exactly when (y - z)'(x - z) <= 0 for all members x.
         for y, z in zip(tried, results, strict=True):
-            reach = (results - z) @ (y - z)
-            allowed = LOOSE * (np.linalg.norm(y - z) + LOOSE * np.linalg.norm(y)) * np.linalg.norm(results - z, axis=1)
-            if np.any(reach > allowed):
-                raise ValueError(
-                    f"{kind}.project is not a projection: of its own results it did not return the nearest, or they "
-                    "are not of one convex set"
-                )
+            slack = LOOSE * (float(np.linalg.norm(y)) + float(np.linalg.norm(z)))
+            if np.linalg.norm(self.project(z) - z) > slack:
+                raise ValueError(f"{kind}.project is not a projection: projecting its own result moves it again")
+            # z is nearest to y exactly when (y - z)'(x - z) <= 0 for all members x, some of them close to z.
+            way = 0.1 * float(np.linalg.norm(y - z)) * rng.normal(size=(3, self.size)) / np.sqrt(self.size)
+            near = [self.project(z + sign * step) for step in way for sign in (1, -1)]
+            for x in (*results, *near):
+                if (y - z) @ (x - z) > slack * float(np.linalg.norm(x - z) + np.linalg.norm(y - z)):
+                    raise ValueError(
+                        f"{kind}.project is not a projection: of its own results it did not return the nearest, or they "
+                        "are not of one convex set"
+                    )
 
     def project(self, point: Array) -> Array:
-        projected = np.asarray(self._set.project(point), dtype=np.float64)
         kind = type(self._set).__name__
+        projected = numbers(f"what {kind}.project returned", self._set.project(point.copy()))
         if projected.shape != point.shape:
             raise ValueError(f"{kind}.project returned shape {projected.shape}; it must return shape {point.shape}")
         if not np.all(np.isfinite(projected)):
             raise ValueError(f"{kind}.project returned entries that are not finite")
         return projected
+
+    def idle(self) -> Array:
+        return self.project(np.full(self.size, 1 / self.size))
 
     def violation(self, point: Array) -> float:
         given: Any = getattr(self._set, "violation", None)

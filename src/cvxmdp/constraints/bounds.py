@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.blocks import Constraint, Response, masked
-from cvxmdp.constraints.base import check_point, limits, support_of_box
+from cvxmdp.constraints.base import check_point, limits, numbers, support_of_box
 from cvxmdp.mdp import MDP, Array
 
 FLOOR = 1e-6
@@ -35,8 +35,8 @@ class Bounds(Constraint):
             raise ValueError("Bounds needs lower=, upper= or both")
         self.name = name
         self._given = "upper" if upper is not None else "lower"
-        sizes = [np.size(side) for side in (lower, upper) if np.ndim(side) == 1]
-        size = sizes[0] if sizes else 1
+        sides = [numbers(what, side) for what, side in (("lower", lower), ("upper", upper)) if side is not None]
+        size = max([side.size for side in sides if side.ndim == 1], default=1)
         self.lower = limits("lower", lower, size, -np.inf)
         self.upper = limits("upper", upper, size, np.inf)
         if np.any(self.lower == np.inf):
@@ -64,6 +64,8 @@ class Bounds(Constraint):
 
     def violation(self, point: Array) -> float:
         """Return the largest excess of an entry."""
+        point = np.asarray(point, dtype=np.float64)
+        point = point if self.lower.size == 1 else check_point(point, self.lower.size)
         return float(max(np.max(self.lower - point), np.max(point - self.upper), 0.0))
 
     def relative(self, point: Array) -> float:
@@ -72,6 +74,9 @@ class Bounds(Constraint):
         limit = np.where(point > self.upper, self.upper, self.lower)
         scale = np.maximum(np.maximum(np.abs(limit), np.abs(point)), FLOOR)
         return float(np.max(np.divide(excess, scale, where=excess > 0, out=np.zeros_like(excess))))
+
+    def idle(self) -> Array:
+        return np.zeros_like(self.lower)
 
     def normal(self, dual: Array) -> tuple[Array, float]:
         """Return the normal and its largest value over the box."""

@@ -8,7 +8,7 @@ their average, and each block contributes its own vector to the certificate.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,13 @@ from cvxmdp.constraints.linear import Linear
 from cvxmdp.mdp import MDP, Array
 
 
-def bind(constraints: Sequence[Any], mdp: MDP) -> list[Constraint]:
-    """Bind constraints to a model and give each a name of its own."""
+def bind(constraints: Sequence[Any], mdp: MDP, terms: Sequence[Term] = ()) -> list[Constraint]:
+    """Bind constraints to a model, add those that the terms imply, and give each a name of its own."""
     if not isinstance(constraints, Sequence):
         raise ValueError(f"subject_to must be a list of constraints, not {type(constraints).__name__}")
     bound: list[Constraint] = []
     taken: set[str] = set()
-    for constraint in constraints:
+    for constraint in (*constraints, *_domains(terms)):
         if hasattr(constraint, "bind") and not isinstance(constraint, type):
             item = constraint.bind(mdp)
         elif isinstance(constraint, ConvexSet) and not isinstance(constraint, type):
@@ -39,6 +39,8 @@ def bind(constraints: Sequence[Any], mdp: MDP) -> list[Constraint]:
                 f"subject_to holds {_kind(constraint)}; give a constraint such as cm.Budget or cm.NormBall, or an "
                 "object with project(point)"
             )
+        if not isinstance(item, Constraint):
+            raise ValueError(f"subject_to holds {_kind(constraint)}, which is no constraint; is it to be minimized?")
         name, count = item.name, 1
         while item.name in taken:
             count += 1
@@ -47,6 +49,13 @@ def bind(constraints: Sequence[Any], mdp: MDP) -> list[Constraint]:
         taken.add(item.name)
         bound.append(item)
     return bound
+
+
+def _domains(terms: Sequence[Term]) -> Iterator[Bounds]:
+    """Where a term is infinite, its pairs may not be visited: that is a constraint, and may be one too many."""
+    for term in terms:
+        if term.allowed is not None and not np.all(term.allowed):
+            yield Bounds(upper=np.where(term.allowed, np.inf, 0.0), name=f"reference of {term.name}")
 
 
 def _kind(thing: Any) -> str:
@@ -98,15 +107,16 @@ class Blocks:
 
     def no_duals(self) -> list[Array]:
         """Return duals of the constraints whose normals are zero, and some duals of the terms."""
-        duals = []
-        for member in self.members:
-            if isinstance(member, Linear):
-                duals.append(np.zeros(member.upper.size))
-            else:
-                point = member.prox(np.full(self.size, 1 / self.size), 1.0)
-                constrains = isinstance(member, Constraint)
-                duals.append(member.dual(point, point if constrains else member.prox(point, 1.0), 1.0))
-        return duals
+        even = np.full(self.size, 1 / self.size)
+        return [c.idle() for c in self.constraints] + [t.dual(even, t.prox(even, 1.0), 1.0) for t in self.terms]
+
+    def contradiction(self) -> list[Array] | None:
+        """Return duals that prove one of the sets empty, whatever the policy, or None."""
+        for empty in self.sets:
+            found = empty.contradiction()
+            if found is not None:
+                return self.split([found if s is empty else s.idle() for s in self.sets], self.constraints)
+        return None
 
     def split(self, of_block: Sequence[Array], members: Sequence[Block] | None = None) -> list[Array]:
         """Turn one dual array a block into one a member."""
@@ -138,8 +148,8 @@ class Blocks:
         return float(sum(term.value(point) for term in self.terms))
 
     def size_of_value(self, point: Array) -> float:
-        """Return the sum of the terms' absolute values."""
-        return float(sum(abs(term.value(point)) for term in self.terms))
+        """Return the sum of the terms' sizes."""
+        return float(sum(term.size(point) for term in self.terms))
 
     def relative(self, point: Array) -> float:
         """Return the worst violation free of units."""

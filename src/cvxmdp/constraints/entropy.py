@@ -16,6 +16,8 @@ from cvxmdp.mdp import MDP, Array
 
 FLOOR = 1e-6
 """A bound smaller than this is judged against this."""
+EPS = float(np.finfo(np.float64).eps)
+FAR = 1e-9
 STRIDE = 100
 """The multiplier of a large point is first sought on every hundredth entry."""
 
@@ -69,7 +71,9 @@ class Entropic:
     def onto(self, x: Array, bound: float) -> tuple[Array, float]:
         """Return the nearest entries with ``F <= bound``, and the multiplier of the bound."""
         z = self.inside(x)
-        if self.value(z) <= bound:
+        value = self.value(z)
+        rounding = 4 * EPS * (abs(bound) + abs(value) + float(z.sum()))
+        if value <= bound + rounding:
             return z, 0.0
         from cvxmdp.constraints import kernels
 
@@ -81,8 +85,9 @@ class Entropic:
         start = float(np.max(np.abs(x))) + float(np.max(self.reference))
         if x.size > STRIDE**2:
             part = np.empty(x[::STRIDE].size)
-            start = positive_root(lambda m: excess(m, STRIDE, part), start, 1e-4 * abs(bound) / STRIDE)
-        m = positive_root(lambda m: excess(m, 1, z), start, 1e-15 * (abs(bound) + float(np.abs(x).sum())))
+            guess = positive_root(lambda m: excess(m, STRIDE, part), start, 1e-4 * abs(bound) / STRIDE)
+            start = guess if FAR < guess / start < 1 / FAR else start  # a hundredth may be unlike the rest
+        m = positive_root(lambda m: excess(m, 1, z), start, rounding)
         return z, m
 
     def response(self, x: Array, z: Array, step: float, bounded: bool) -> Response:
@@ -91,8 +96,9 @@ class Entropic:
             share, column = (z > 0).astype(np.float64), None
         else:
             share = z / (z + step * self.count)
-            with np.errstate(divide="ignore"):
-                slope = np.where(z > 0, np.log(z) - np.log(self.reference) + 1.0, 0.0)
+            slope = np.zeros_like(z)
+            some = z > 0
+            slope[some] = np.log(z[some]) - np.log(self.reference[some]) + 1.0
             column = share * slope / np.sqrt(max(float(self.count @ (slope**2 * share)), 1e-300)) if bounded else None
         if self.owner is None:
             return Response(1.0 - share, None if column is None else column[:, None])
@@ -118,15 +124,19 @@ class _EntropicLimit(Constraint):
         return self
 
     def project(self, point: Array) -> Array:
+        point = check_point(point, self.function.pairs)
         x = self.function.entries(point)
         return self.function.spread(point, x, self._onto(x)[0].copy())
 
     def violation(self, point: Array) -> float:
         x = self.function.entries(point)
-        return max(self.function.value(x) - self.bound, float(np.max(-x)), 0.0)
+        return max(0.0, self.function.value(x) - self.bound, float(np.max(-x)))
 
     def relative(self, point: Array) -> float:
         return self.violation(point) / max(abs(self.bound), FLOOR)
+
+    def idle(self) -> Array:
+        return np.zeros(self.function.reference.size + 1)
 
     def _onto(self, x: Array) -> tuple[Array, float]:
         """Project entries; what was projected last is asked for again by ``dual`` and ``response``."""

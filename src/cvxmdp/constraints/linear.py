@@ -156,7 +156,10 @@ class Linear(Constraint):
     def project(self, point: Array) -> Array:
         """Return the nearest member, from the multipliers of its dual; NaN where the limits contradict each other."""
         point = check_point(point, self.rows.shape[1])
-        return np.asarray(point - self.rows.T @ self.multipliers(point))
+        multipliers = self.multipliers(point)
+        if np.any(np.isnan(multipliers)):
+            return np.full_like(point, np.nan)
+        return np.asarray(point - self.rows.T @ multipliers)
 
     def excess(self, point: Array) -> Array:
         """Return by how much each row is beyond its limits."""
@@ -180,6 +183,9 @@ class Linear(Constraint):
     def dual(self, point: Array, projected: Array, scale: float) -> Array:
         """Return the multipliers of the rows."""
         return scale * self.multipliers(point)
+
+    def idle(self) -> Array:
+        return np.zeros(self.upper.size)
 
     def normal(self, dual: Array) -> tuple[Array, float]:
         """Return ``rows' multipliers`` and its largest value over the set."""

@@ -13,6 +13,7 @@ from cvxmdp.constraints.linear import Linear
 from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
 
+EPS = float(np.finfo(np.float64).eps)
 FLOOR = 1e-6
 
 
@@ -33,7 +34,12 @@ class Ellipsoid:
 
     def __init__(self, matrix: npt.ArrayLike) -> None:
         Q = numbers("matrix", matrix)
-        if Q.ndim not in (1, 2) or (Q.ndim == 2 and Q.shape[0] != Q.shape[1]) or not np.all(np.isfinite(Q)):
+        if (
+            Q.ndim not in (1, 2)
+            or Q.size == 0
+            or (Q.ndim == 2 and Q.shape[0] != Q.shape[1])
+            or not np.all(np.isfinite(Q))
+        ):
             raise ValueError(f"matrix has shape {Q.shape}; give a square matrix or its diagonal, of finite numbers")
         self.size = Q.shape[0]
         self.basis: Array | None = None
@@ -46,7 +52,7 @@ class Ellipsoid:
             self.axes, self.basis = np.linalg.eigh((Q + Q.T) / 2)
         if np.min(self.axes) < -1e-12 * np.max(np.abs(self.axes)):
             raise ValueError(f"matrix has the eigenvalue {np.min(self.axes):g}; none may be negative")
-        self.axes = np.maximum(self.axes, 0.0)
+        self.axes = np.where(self.axes > 1e-14 * np.max(self.axes), self.axes, 0.0)
 
     def worst(self, d: Array) -> float:
         """Return the largest ``e'd``, which is ``sqrt(d'Qd)``."""
@@ -68,6 +74,7 @@ class Box:
         self.half_widths = numbers("half_widths", half_widths)
         if self.half_widths.ndim > 1 or not np.all(np.isfinite(self.half_widths)) or np.any(self.half_widths < 0):
             raise ValueError("half_widths must be finite numbers, at least 0: one for all pairs, or one a pair")
+        self.size = self.half_widths.size if self.half_widths.ndim else None
 
     def worst(self, d: Array) -> float:
         """Return the largest ``e'd``."""
@@ -88,6 +95,7 @@ class Vertices:
         self.errors = np.atleast_2d(numbers("errors", errors))
         if self.errors.ndim != 2 or self.errors.size == 0 or not np.all(np.isfinite(self.errors)):
             raise ValueError("errors must be a list of cost errors, each with one finite number a pair")
+        self.size = self.errors.shape[1]
 
     def worst(self, d: Array) -> float:
         """Return the largest ``e'd``."""
@@ -138,10 +146,10 @@ class RobustBudget:
 
     def _limit(self, cost: Array) -> Constraint:
         errors = self.uncertainty
-        size = {Ellipsoid: "size", Box: "half_widths", Vertices: "errors"}[type(errors)]
-        held = errors.size if isinstance(errors, Ellipsoid) else np.shape(getattr(errors, size))[-1:]
-        if held not in (cost.size, (cost.size,), ()):
-            raise ValueError(f"the uncertainty of {self.name!r} has {held} entries; the model has {cost.size} pairs")
+        if errors.size not in (cost.size, None):
+            raise ValueError(
+                f"the uncertainty of {self.name!r} has {errors.size} entries; the model has {cost.size} pairs"
+            )
         if isinstance(errors, Ellipsoid):
             return _EllipsoidBudget(self.name, cost, errors, self.at_most)
         rows = cost + (errors.half_widths if isinstance(errors, Box) else errors.errors)
@@ -150,7 +158,10 @@ class RobustBudget:
     def _vector(self, point: Array) -> Constraint:
         if isinstance(self.cost, str):
             raise ValueError(f"the budget names the cost {self.cost!r}; bind it to a model first: budget.bind(mdp)")
-        return self._limit(np.zeros(np.size(point)) if self.cost is None else numbers("cost", self.cost))
+        cost = np.zeros(np.size(point)) if self.cost is None else numbers("cost", self.cost)
+        if cost.ndim != 1 or not np.all(np.isfinite(cost)):
+            raise ValueError(f"cost has shape {cost.shape}; it must be a vector of finite numbers")
+        return self._limit(cost)
 
     def project(self, point: Array) -> Array:
         """Return the nearest member; needs a cost given as a vector."""
@@ -176,6 +187,18 @@ class _EllipsoidBudget(Constraint):
     def bind(self, mdp: MDP) -> _EllipsoidBudget:
         check_point(self.cost, mdp.num_pairs)
         return self
+
+    def idle(self) -> Array:
+        return np.zeros(self.cost.size + 1)
+
+    def contradiction(self) -> Array | None:
+        """Below zero the set is empty if some error cancels the cost: then the worst case is never negative."""
+        q = self.errors.axes
+        if self.at_most >= 0 or np.any(self._c[q == 0] != 0):
+            return None
+        x = np.zeros_like(q)
+        x[q > 0] = -self._c[q > 0] / np.sqrt(q[q > 0])
+        return np.append(1.0, x) if np.linalg.norm(x) <= 1 else None
 
     def _turn(self, d: Array) -> Array:
         return d if self.errors.basis is None else np.asarray(self.errors.basis.T @ d)
@@ -227,9 +250,14 @@ class _EllipsoidBudget(Constraint):
         k = positive_root(lacking, start, 1e-15)
         return y / (1 + k * q), k
 
+    def _inside(self, point: Array) -> bool:
+        """Whether the point obeys, but for what rounding may add to its cost."""
+        size = float(np.abs(self.cost) @ np.abs(point)) + self.errors.worst(point)
+        return self._worst(point) <= self.at_most + 4 * EPS * (size + abs(self.at_most))
+
     def project(self, point: Array) -> Array:
         point = check_point(point, self.cost.size)
-        if self._worst(point) <= self.at_most:
+        if self._inside(point):
             return point
         return self._back(self._solve(self._turn(point))[0])
 
@@ -242,13 +270,14 @@ class _EllipsoidBudget(Constraint):
         return self.violation(point) / max(abs(self.at_most), size, FLOOR * largest, 1e-300)
 
     def dual(self, point: Array, projected: Array, scale: float) -> Array:
-        if self._worst(point) <= self.at_most:
+        if self._inside(point):
             return np.zeros(self.cost.size + 1)
         y = self._turn(point)
-        d, m, _ = self._solve(y)
+        d, m, k = self._solve(y)
         q = self.errors.axes
-        with np.errstate(divide="ignore", invalid="ignore"):
-            x = np.where(q > 0, (y - d - m * self._c) / np.sqrt(q), 0.0)
+        x = k * np.sqrt(q) * d if np.isfinite(k) else np.zeros_like(y)
+        if np.isinf(k):
+            x[q > 0] = (y - m * self._c)[q > 0] / np.sqrt(q[q > 0])
         return scale * np.concatenate([[m], x])
 
     def normal(self, dual: Array) -> tuple[Array, float]:
@@ -279,7 +308,7 @@ class _EllipsoidBudget(Constraint):
         return share * slope + bent * float(bent @ slope), slope
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
-        if self._worst(point) <= self.at_most:
+        if self._inside(point):
             return Response(np.zeros_like(point))
         d, _, k = self._solve(self._turn(point))
         share, bent, _ = self._bend(d, k)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 MOST_STEPS = 200
+SMALLEST = 1e-250
 
 
 def positive_root(excess: Callable[[float], tuple[float, float]], start: float, tolerance: float) -> float:
@@ -34,7 +35,9 @@ def positive_root(excess: Callable[[float], tuple[float, float]], start: float, 
         proposed = m * float(np.exp(np.clip(step, -5.0, 5.0)))
         if not low < proposed < high:
             proposed = np.sqrt(low * high) if low > 0 and np.isfinite(high) else m * (100.0 if value > 0 else 0.01)
-        if proposed == m or (np.isfinite(high) and high - low <= 4e-16 * high):
+        if proposed == m or not SMALLEST < proposed < 1 / SMALLEST:
+            break
+        if np.isfinite(high) and high - low <= 4e-16 * high:
             break
         m = float(proposed)
     return m

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,13 @@ class StateBounds:
         if crossed.size:
             s = crossed[0]
             raise ValueError(f"lower is {lower[s]:g} and upper {upper[s]:g} in state {mdp.states[s]}; no value fits")
+        if np.any(lower == np.inf):
+            raise ValueError(
+                f"lower is inf in state {mdp.states[int(np.argmax(lower))]}; no state is visited that often"
+            )
         limited = np.flatnonzero(np.isfinite(lower) | np.isfinite(upper))
+        if limited.size == 0:
+            raise ValueError("StateBounds limits no state: lower and upper are empty or infinite")
         Xi = sp.csr_array((np.ones(mdp.num_pairs), (mdp.state, np.arange(mdp.num_pairs))))
         return Linear(Xi[limited], at_most=upper[limited], at_least=lower[limited], name=self.name)
 
@@ -69,12 +76,11 @@ def _by_state(what: str, given: Any, mdp: MDP, default: float) -> Array:
     if not isinstance(given, Mapping):
         return limits(what, given, mdp.num_states, default)
     out = np.full(mdp.num_states, default)
-    index = {name: s for s, name in enumerate(mdp.states)}
+    index: dict[Any, int] = {name: s for s, name in enumerate(mdp.states)} | {s: s for s in range(mdp.num_states)}
     for key, value in given.items():
-        s = index.get(key, key) if isinstance(key, str) else key
-        if isinstance(s, str) or not 0 <= int(s) < mdp.num_states:
+        if not isinstance(key, (str, Integral)) or key not in index:
             raise ValueError(f"{what} limits a state {key!r}; there is none of that name or index in the model")
-        out[int(s)] = number(f"{what} of state {key!r}", value)
-        if what == "upper" and out[int(s)] < 0:
+        out[index[key]] = number(f"{what} of state {key!r}", value)
+        if what == "upper" and out[index[key]] < 0:
             raise ValueError(f"upper of state {key!r} is {value}; visits are never below 0")
     return out

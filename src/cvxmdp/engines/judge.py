@@ -33,7 +33,7 @@ class Candidate:
     d: Array
     value: float
     scale: float
-    """``|c|'d`` and the absolute values of the convex terms: what the gap is relative to."""
+    """``|c|'d`` and the sizes of the convex terms: what the gap is relative to."""
     violation: float
     """Worst violation, free of units."""
 

@@ -177,6 +177,7 @@ class Pass:
 
     def __init__(self, judge: Judge, c: Array, pieces: Sequence[Piece], d: Array, sigma: float, tau: float) -> None:
         self.judge, self.dynamics, self.c, self.pieces = judge, judge.dynamics, c, pieces
+        self.scale = float(np.abs(c) @ d) + (judge.blocks.size_of_value(d) if np.any(c) or judge.blocks.terms else 0.0)
         self.d, self.sigma, self.tau = d, sigma, tau
         self.touches: list[Touch] = []
         self.residual = np.inf
@@ -205,7 +206,8 @@ class Pass:
         apart, unbalanced = turned, self.residual / self.tau
         if apart > FAST * self.apart and self.sigma * STIFFEST > self.tau:
             self.sigma *= shrink
-        if unbalanced > FAST * self.unbalanced and self.sigma * STIFFEST > self.tau:
+        matters = unbalanced > 0.01 * self.judge.tolerance * self.scale
+        if matters and unbalanced > FAST * self.unbalanced and self.sigma * STIFFEST > self.tau:
             self.tau /= shrink
         self.apart, self.unbalanced = apart, unbalanced
 
@@ -219,7 +221,7 @@ class Pass:
             if force <= INEXACT * float(np.linalg.norm(self.d - last)) / self.tau:
                 break
             slope, length = float(gradient @ direction), 1.0
-            rounding = ROUNDING * (abs(value) + float(np.abs(self.c) @ np.abs(self.d)))
+            rounding = ROUNDING * (abs(value) + self.scale)
             while True:
                 d = self.d + length * direction
                 new, new_gradient, new_touches = self._touch(d, last)
@@ -228,6 +230,7 @@ class Pass:
                 length /= 2
             # A short step means that the model was good only nearby: the next is kept nearer, after a full one freer.
             self.damping *= 0.1 if length == 1.0 else 10.0 if length < 0.25 else 1.0
+            self.damping = min(self.damping, 1 / self.sigma)
             self.d, value, gradient, touches = d, new, new_gradient, new_touches
             gained = force * float(np.linalg.norm(direction))
             if gained <= rounding or length < SHORTEST or self.judge.limit() is not None:

@@ -147,14 +147,10 @@ def natural_step(blocks: Blocks, c: Array, d: Array) -> float:
     pull, way = float(np.linalg.norm(c - c.mean())), blocks.distance(d)
     if pull <= 1e-12 * float(np.linalg.norm(c)):
         pull = float(np.linalg.norm(c))
-    if not blocks.terms:
-        return way / (pull or float(np.sqrt(c.size)))
-    way = max(way, float(np.linalg.norm(d)))
-    step = way / (pull or 1.0)
-    for _ in range(10):
-        shifts = [(d - term.prox(d, step)) / step for term in blocks.terms]
-        step = way / (pull + sum(float(np.linalg.norm(u - u.mean())) for u in shifts) or 1.0)
-    return step
+    if blocks.terms:
+        length = float(np.linalg.norm(d))
+        way, pull = max(way, length), pull + blocks.size_of_value(d) / length
+    return way / (pull or float(np.sqrt(c.size)))
 
 
 class Inner:

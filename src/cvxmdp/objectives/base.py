@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
+from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from cvxmdp.blocks import Term
-from cvxmdp.constraints.base import LOOSE, number
+from cvxmdp.constraints.base import LOOSE, number, numbers
 from cvxmdp.mdp import MDP, Array
 
 
@@ -42,16 +44,30 @@ class ConvexTerm(Protocol):
         ...
 
 
+SMALL = 1e-3
+"""A term whose value vanishes is judged against this share of its value at the even point."""
+
+
 class Summand:
-    """Something that can be added to a cost: ``"time" + cm.Distance(...)`` is the list of both."""
+    """Something that can be added to a cost: ``"time" + cm.Distance(...)`` is both."""
 
     __array_ufunc__ = None  # lets NumPy vectors leave the sum to this class
 
-    def __add__(self, other: Any) -> list[Any]:
-        return [self, *_parts(other)]
+    def __add__(self, other: Any) -> Sum:
+        return Sum([self, *_parts(other)])
 
-    def __radd__(self, other: Any) -> list[Any]:
-        return [*_parts(other), self]
+    def __radd__(self, other: Any) -> Sum:
+        return Sum([*_parts(other), self])
+
+
+class Sum(Summand, list[Any]):
+    """What is added up, as a list."""
+
+    def __add__(self, other: Any) -> Sum:
+        return Sum([*self, *_parts(other)])
+
+    def __radd__(self, other: Any) -> Sum:
+        return Sum([*_parts(other), *self])
 
 
 class CustomTerm(Term):
@@ -65,11 +81,12 @@ class CustomTerm(Term):
     def _try(self, size: int) -> None:
         """See whether the prox is one, as far as a few points tell: it must be better than its neighbours."""
         rng = np.random.default_rng(0)
-        for y in (np.full(size, 1 / size), *rng.uniform(size=(3, size)) * (2 / size)):
-            z = self.prox(y.copy(), 1.0)
-            reached = self.value(z) + 0.5 * float((z - y) @ (z - y))
+        points = (np.full(size, 1 / size), *rng.uniform(size=(3, size)) * (2 / size))
+        for y, step in product(points, (1.0, 0.1)):
+            z = self.prox(y, step)
+            reached = self.value(z) + float((z - y) @ (z - y)) / (2 * step)
             for other in (y, (y + z) / 2, 1.5 * z - 0.5 * y, z + rng.normal(size=size) * (0.1 / size)):
-                better = self.value(other) + 0.5 * float((other - y) @ (other - y))
+                better = self.value(other) + float((other - y) @ (other - y)) / (2 * step)
                 if better < reached - LOOSE * (abs(reached) + float(y @ y)):
                     raise ValueError(
                         f"{type(self._term).__name__}.prox is not a prox: value(z) + |z - point|^2 / (2 step) is "
@@ -79,9 +96,13 @@ class CustomTerm(Term):
     def value(self, point: Array) -> float:
         return number(f"the result of {type(self._term).__name__}.value", self._term.value(point))
 
+    def size(self, point: Array) -> float:
+        even = np.full(point.size, 1 / point.size)
+        return max(abs(self.value(point)), SMALL * abs(self.value(even)))
+
     def prox(self, point: Array, step: float) -> Array:
-        z = np.asarray(self._term.prox(point, step), dtype=np.float64)
         kind = type(self._term).__name__
+        z = numbers(f"what {kind}.prox returned", self._term.prox(point.copy(), step))
         if z.shape != point.shape:
             raise ValueError(f"{kind}.prox returned shape {z.shape}; it must return shape {point.shape}")
         if not np.all(np.isfinite(z)):
@@ -103,7 +124,12 @@ def read_objective(mdp: MDP, minimize: Any) -> tuple[Array, list[Term], str]:
     terms: list[Term] = []
     for part in _parts(minimize):
         if hasattr(part, "bind") and not isinstance(part, type):
-            terms.append(part.bind(mdp))
+            term = part.bind(mdp)
+            if not isinstance(term, Term):
+                raise ValueError(
+                    f"minimize holds a {type(part).__name__}, which is a constraint; list it in subject_to"
+                )
+            terms.append(term)
         elif isinstance(part, ConvexTerm) and not isinstance(part, type):
             terms.append(CustomTerm(part, mdp))
         else:
@@ -114,7 +140,7 @@ def read_objective(mdp: MDP, minimize: Any) -> tuple[Array, list[Term], str]:
 
 def _parts(minimize: Any) -> Sequence[Any]:
     """Return the summands; a list of plain numbers is one cost."""
-    if isinstance(minimize, (list, tuple)) and not all(isinstance(part, (int, float)) for part in minimize):
+    if isinstance(minimize, (list, tuple)) and not all(isinstance(part, Real) for part in minimize):
         return list(minimize)
     return [minimize]
 

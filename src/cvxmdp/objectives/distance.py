@@ -55,6 +55,9 @@ class _Distance(Term):
     def value(self, point: Array) -> float:
         return self.weight * self.norm(check_point(point, self.center.size) - self.center)
 
+    def size(self, point: Array) -> float:
+        return self.weight * (self.norm(point) + self.norm(self.center))
+
     def prox(self, point: Array, step: float) -> Array:
         """Moreau: what the projection onto the ball of the dual norm leaves."""
         offset = check_point(point, self.center.size) - self.center

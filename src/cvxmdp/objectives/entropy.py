@@ -71,38 +71,62 @@ class KL(Summand):
 
     def bind(self, mdp: MDP) -> Term:
         """Return the term in a model."""
-        return _EntropicTerm(self.name, Entropic(occupancy_of(mdp, self.reference, "reference")), self.weight)
+        reference = occupancy_of(mdp, self.reference, "reference")
+        return _EntropicTerm(self.name, Entropic(reference[reference > 0]), self.weight, reference > 0)
 
 
 class _EntropicTerm(Term):
-    """``weight F``.  Its dual is the subgradient u, with conjugate ``weight sum r exp(u / weight - 1)``."""
+    """``weight F``.  Its dual is the subgradient u, with conjugate ``weight sum r exp(u / weight - 1)``.
 
-    def __init__(self, name: str, function: Entropic, weight: float) -> None:
-        self.name, self.function, self.weight = name, function, weight
+    Pairs that a reference never visits are not ``allowed``: a constraint forbids them, and F is of the others.
+    """
+
+    def __init__(
+        self, name: str, function: Entropic, weight: float, allowed: npt.NDArray[np.bool_] | None = None
+    ) -> None:
+        self.name, self.function, self.weight, self._allowed = name, function, weight, allowed
+
+    @property
+    def allowed(self) -> npt.NDArray[np.bool_] | None:
+        return self._allowed
+
+    def _kept(self, point: Array) -> Array:
+        return point if self._allowed is None else point[self._allowed]
+
+    def _filled(self, kept: Array, others: Array) -> Array:
+        if self._allowed is None:
+            return kept
+        out = others.copy()
+        out[self._allowed] = kept
+        return out
 
     def value(self, point: Array) -> float:
-        return self.weight * self.function.value(self.function.entries(point))
+        return self.weight * self.function.value(self.function.entries(self._kept(point)))
+
+    def size(self, point: Array) -> float:
+        x = np.maximum(self.function.entries(self._kept(point)), 0.0)
+        logarithms = np.abs(np.log(x[x > 0])) + np.abs(np.log(self.function.reference[x > 0]))
+        return self.weight * float(x[x > 0] @ logarithms)
 
     def prox(self, point: Array, step: float) -> Array:
-        x = self.function.entries(point)
-        return self.function.spread(point, x, self.function.shrunk(x, step * self.weight))
+        kept = self._kept(point)
+        x = self.function.entries(kept)
+        return self._filled(self.function.spread(kept, x, self.function.shrunk(x, step * self.weight)), point)
 
     def dual(self, point: Array, projected: Array, scale: float) -> Array:
-        x = self.function.entries(point)
+        x = self.function.entries(self._kept(point))
         return scale * (x - self.function.shrunk(x, self.weight / scale)) / self.function.count
 
     def normal(self, dual: Array) -> tuple[Array, float]:
         u, r = check_point(dual, self.function.reference.size), self.function.reference
         with np.errstate(over="ignore"):
-            exponentials = np.exp(u[r > 0] / self.weight - 1.0)
+            exponentials = np.exp(u / self.weight - 1.0)
         spread = u if self.function.owner is None else u[self.function.owner]
-        return spread, self.weight * float(r[r > 0] @ exponentials)
-
-    @property
-    def allowed(self) -> npt.NDArray[np.bool_]:
-        return self.function.allowed
+        none = np.zeros(spread.size if self._allowed is None else self._allowed.size)
+        return self._filled(spread, none), self.weight * float(r @ exponentials)
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
-        x = self.function.entries(point)
+        x = self.function.entries(self._kept(point))
         m = step * self.weight
-        return self.function.response(x, self.function.shrunk(x, m), m, bounded=False)
+        response = self.function.response(x, self.function.shrunk(x, m), m, bounded=False)
+        return Response(self._filled(response.diagonal, np.zeros_like(point)), response.factor)
