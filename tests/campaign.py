@@ -30,8 +30,6 @@ TOLERANCE = 1e-6
 """Of cvxmdp."""
 ACCURATE = 2e-7
 """Of the other solvers, relative to the same scale."""
-NOTHING = 1e-3
-"""An objective below this share of what it is elsewhere is compared with that: it may well be zero."""
 TIGHT = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11, "tol_ktratio": 1e-9}
 LOOSE = {"tol_gap_abs": 1e-9, "tol_gap_rel": 1e-9, "tol_feas": 1e-9}
 
@@ -105,6 +103,8 @@ class Summand:
 
     term: Any
     value: Callable[[Any], Any]
+    size: Callable[[Array], float]
+    """The absolute values of what the term is a sum or difference of: its share in what the gap is relative to."""
 
 
 # Constraints, one function a kind -------------------------------------------------------------------------------------
@@ -398,7 +398,11 @@ def distance_to(norm: float) -> Callable[[World, int], Summand]:
     def summand(world: World, variant: int) -> Summand:
         center, weight = world.another(), float(world.rng.uniform(0.2, 2.0))
         center = center if variant == 1 else world.off(center)
-        return Summand(cm.Distance(center, weight, norm), lambda d: weight * cp.norm(d - center, norm))
+        return Summand(
+            cm.Distance(center, weight, norm),
+            lambda d: weight * cp.norm(d - center, norm),
+            lambda d: weight * (np.linalg.norm(d, norm) + np.linalg.norm(center, norm)),
+        )
 
     return summand
 
@@ -407,7 +411,11 @@ def negative_entropy(of: str) -> Callable[[World, int], Summand]:
     def summand(world: World, variant: int) -> Summand:
         matrix = world.owner.T if of == "states" else np.eye(world.pairs)
         weight = float(world.rng.uniform(0.02, 1.0))
-        return Summand(cm.NegativeEntropy(weight, of=of), lambda d: -weight * cp.sum(cp.entr(matrix @ d)))
+        return Summand(
+            cm.NegativeEntropy(weight, of=of),
+            lambda d: -weight * cp.sum(cp.entr(matrix @ d)),
+            lambda d: weight * logarithms(matrix @ d, 1.0),
+        )
 
     return summand
 
@@ -415,17 +423,29 @@ def negative_entropy(of: str) -> Callable[[World, int], Summand]:
 def kl_to(world: World, variant: int) -> Summand:
     reference, weight = world.off(world.another()), float(world.rng.uniform(0.02, 1.0))
     g = relative_entropy(reference)
-    return Summand(cm.KL(reference, weight), lambda d: weight * g(d))
+    return Summand(cm.KL(reference, weight), lambda d: weight * g(d), lambda d: weight * logarithms(d, reference))
+
+
+def logarithms(x: Array, reference: Any) -> float:
+    """``sum x (|log x| + |log r|)`` over the entries that are not zero."""
+    r = np.broadcast_to(reference, x.shape)
+    some = (x > 0) & (r > 0)
+    return float(x[some] @ (np.abs(np.log(x[some])) + np.abs(np.log(r[some]))))
 
 
 def own_term(world: World, variant: int) -> Summand:
     weight = float(world.rng.uniform(0.5, 5.0))
     if variant == 0:
         middle = world.off(world.another())
-        return Summand(Ridge(middle, weight), lambda d: 0.5 * weight * cp.sum_squares(d - middle))
+        return own_summand(Ridge(middle, weight), lambda d: 0.5 * weight * cp.sum_squares(d - middle))
     a = turned(world, world.rng.normal(size=world.pairs))
     b = float(a @ (0.5 * world.d0 + 0.5 * world.dr))
-    return Summand(Hinge(a, b, weight), lambda d: weight * cp.pos(a @ d - b))
+    return own_summand(Hinge(a, b, weight), lambda d: weight * cp.pos(a @ d - b))
+
+
+def own_summand(term: Any, value: Callable[[Any], Any]) -> Summand:
+    """A term that may vanish is judged against a thousandth of its value at the even point."""
+    return Summand(term, value, lambda d: max(abs(term.value(d)), 1e-3 * abs(term.value(np.full(d.size, 1 / d.size)))))
 
 
 TERMS: dict[str, tuple[Callable[[World, int], Summand], Sequence[str]]] = {
@@ -470,15 +490,9 @@ class Built:
     expected: str
     """The mode: active, inactive or infeasible."""
 
-    @property
-    def size(self) -> float:
-        """The largest ``|c|'d + |terms|`` at ``dr``, ``d0`` and the even distribution."""
-        even = np.full(self.world.pairs, 1 / self.world.pairs)
-        return max(self.size_at(d) for d in (self.world.dr, self.world.d0, even))
-
     def size_at(self, d: Array) -> float:
-        """``|c|'d + |terms|``."""
-        terms = sum(abs(float(s.value(cp.Constant(d)).value)) for s in self.summands)
+        """``|c|'d`` and the sizes of the terms."""
+        terms = sum(s.size(d) for s in self.summands)
         return float(np.abs(self.world.model["costs"]["cost"]) @ d) * self.with_cost + terms
 
     def peer(self) -> tuple[cp.Problem, list[tuple[Limit, Any, Any]]]:
@@ -568,7 +582,7 @@ def compare(built: Built, solution: cm.Solution, answer: Answer) -> Verdict:
         return Verdict(complaints, np.nan, np.nan)
     d, cost = solution.occupancy, built.world.model["costs"]["cost"] * built.with_cost
     parts = [float(s.value(cp.Constant(d)).value) for s in built.summands]
-    scale = max(built.size_at(d), NOTHING * built.size)
+    scale = built.size_at(d)
     exact = float(cost @ d) + sum(parts)
     if not abs(solution.value - exact) <= 1e-9 * scale:
         complaints.append(f"value {solution.value:.12g}; the policy's is {exact:.12g}")

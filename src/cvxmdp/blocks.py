@@ -10,6 +10,7 @@ which u is meant in a form from which u and its conjugate follow without a proje
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,9 +51,9 @@ class Block(ABC):
     def normal(self, dual: Array) -> tuple[Array, float]:
         """Return the vector u of a dual array and its conjugate (inf if there is none)."""
 
-    def response(self, point: Array, projected: Array, step: float) -> Response | None:
-        """Return how the prox responds to its point, or None where that is not known."""
-        return None
+    @abstractmethod
+    def response(self, point: Array, projected: Array, step: float) -> Response:
+        """Return how the prox responds to its point."""
 
     @property
     def allowed(self) -> npt.NDArray[np.bool_] | None:
@@ -102,6 +103,22 @@ class Term(Block):
     @abstractmethod
     def size(self, point: Array) -> float:
         """Return the absolute values of what the term's value is a sum or difference of: the gap is relative to it."""
+
+
+DIFFERENCE = 1e-5
+"""How far, relatively, a point is moved to see how an unknown prox responds: a user's may be exact to eight digits."""
+
+
+def response_by_differences(prox: Callable[[Array], Array], point: Array, proxed: Array) -> Response:
+    """Return the response of a prox known by its values alone, from one value for each entry."""
+    size, way = float(np.max(np.abs(point))), float(np.max(np.abs(point - proxed)))
+    # A point just outside of a set must stay outside.
+    step = max(min(DIFFERENCE * size, 0.01 * way), 1e-6 * DIFFERENCE * size, 1e-300)
+    change = np.stack([prox(point + step * unit) - proxed for unit in np.eye(point.size)], axis=1) / step
+    taken = np.eye(point.size) - (change + change.T) / 2
+    values, vectors = np.linalg.eigh(taken)
+    kept = values > 1e-6
+    return Response(np.zeros(point.size), vectors[:, kept] * np.sqrt(np.minimum(values[kept], 1.0)))
 
 
 def masked(mask: Any) -> Array:

@@ -96,7 +96,7 @@ class Certificate:
         slack = 1e-9
 
         def near(what: str, claimed: float, found: float, scale: float) -> None:
-            if not abs(claimed - found) <= slack * max(scale, abs(found)) + 1e-300:
+            if claimed != found and not abs(claimed - found) <= slack * max(scale, abs(found)) + 1e-300:
                 raise CertificateError(f"the certificate claims {what} {claimed:.12g}; recomputed, it is {found:.12g}")
 
         value = float(c @ d) + sum(term.value(d) for term in problem.terms)
@@ -106,7 +106,7 @@ class Certificate:
             near(f"the cost {name!r}", self.costs[name], float(cost @ d), float(np.abs(cost) @ d))
         for constraint in problem.constraints:
             found, relative = constraint.violation(d), constraint.relative(d)
-            scale = found / relative if relative > 0 else 1.0
+            scale = found / relative if 0 < relative < np.inf else 1.0
             near(f"the violation of {constraint.name!r}", self.violations[constraint.name], found, scale)
         recomputed, rounding = bound_of(
             problem.mdp, [*problem.constraints, *problem.terms], c, self.duals, self.potential

@@ -201,14 +201,25 @@ def test_settings_are_checked_and_a_limit_of_steps_is_kept():
         solution.certificate.check(problem)
 
 
-def test_a_user_s_own_set_is_left_to_the_splitting():
-    class Half:
-        def project(self, point):
-            return np.minimum(point, 0.5)
+def test_a_user_s_own_set_and_term_are_taken_by_their_values_alone():
+    model, _ = MODELS["dense"]
+    mdp, d = as_mdp(model), interior_occupancy(model)
 
-    problem = cm.Problem(as_mdp(MODELS["dense"][0]), "cost", [Half()])
-    with pytest.raises(ValueError, match="your own"):
-        problem.solve(method="newton")
+    class Ball:
+        def project(self, point):
+            return d + (point - d) * min(1.0, 0.05 / max(np.linalg.norm(point - d), 1e-300))
+
+    class Ridge:
+        def value(self, point):
+            return float(point @ point)
+
+        def prox(self, point, step):
+            return point / (1 + 2 * step)
+
+    own = cm.Problem(mdp, ["cost", Ridge()], [Ball()]).solve(method="newton")
+    known = cm.Problem(mdp, ["cost", Ridge()], [cm.NormBall(d, 0.05)]).solve(method="splitting", tolerance=1e-8)
+    assert own.status is cm.Status.OPTIMAL
+    assert own.value == pytest.approx(known.value, abs=2e-6)
 
 
 def test_pieces_are_listed_as_the_certificate_lists_duals():

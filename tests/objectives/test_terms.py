@@ -390,8 +390,9 @@ def test_the_response_is_the_derivative_of_the_prox(kind, seed, step):
     assert np.linalg.eigvalsh(found).min() >= -1e-10
 
 
-def test_a_custom_term_has_no_response():
-    assert custom(1.0).block.response(np.ones(SIZE), np.ones(SIZE), 1.0) is None
+def test_the_response_of_a_custom_term_is_not_known_or_right():
+    response = custom(0.8).block.response(np.ones(SIZE), np.ones(SIZE) / 1.4, 0.5)
+    assert response is None or np.allclose(dense(response), np.eye(SIZE) * 0.4 / 1.4, atol=1e-5)
 
 
 # ------------------------------------------------------------------------------------------------- objectives

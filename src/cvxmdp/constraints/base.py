@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from cvxmdp.blocks import Constraint
+from cvxmdp.blocks import Constraint, Response, response_by_differences
 from cvxmdp.mdp import MDP, Array
 from cvxmdp.policy import Policy
 
@@ -62,8 +62,8 @@ class Custom(Constraint):
             for x in (*results, *near):
                 if (y - z) @ (x - z) > slack * float(np.linalg.norm(x - z) + np.linalg.norm(y - z)):
                     raise ValueError(
-                        f"{kind}.project is not a projection: of its own results it did not return the nearest, or they "
-                        "are not of one convex set"
+                        f"{kind}.project is not a projection: of its own results it did not return the nearest, or "
+                        "they are not of one convex set"
                     )
 
     def project(self, point: Array) -> Array:
@@ -94,6 +94,9 @@ class Custom(Constraint):
         z = self.project(dual)
         u = dual - z
         return u, float(u @ z)
+
+    def response(self, point: Array, projected: Array, step: float) -> Response:
+        return response_by_differences(self.project, point, projected)
 
     def price(self, dual: Array) -> float | Array:
         """Return the change of the optimum for each unit of distance by which the set grows."""

@@ -95,7 +95,9 @@ class Judge:
 
     def candidate(self, d: Array) -> Candidate:
         """Read the policy off ``d`` and evaluate it."""
-        policy = policy_from_occupancy(self.mdp, np.where(self.blocks.allowed, d, 0.0), self._fallback)
+        if self.refutation is None:  # the nearest policy may have to go where none is allowed
+            d = np.where(self.blocks.allowed, d, 0.0)
+        policy = policy_from_occupancy(self.mdp, d, self._fallback)
         exact = self.dynamics.occupancy(policy.probabilities)
         return Candidate(
             policy,

@@ -130,7 +130,6 @@ class Near(Piece):
         """Do nothing."""
 
 
-def _scaled(response: Response | None, scale: float) -> Response:
-    assert response is not None, "the Newton engine is chosen only where every response is known"
+def _scaled(response: Response, scale: float) -> Response:
     factor = None if response.factor is None else response.factor * np.sqrt(scale)
     return Response(response.diagonal * scale, factor, response.signs)

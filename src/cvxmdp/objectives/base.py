@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from cvxmdp.blocks import Term
+from cvxmdp.blocks import Response, Term, response_by_differences
 from cvxmdp.constraints.base import LOOSE, number, numbers
 from cvxmdp.mdp import MDP, Array
 
@@ -116,6 +116,9 @@ class CustomTerm(Term):
         z = self.prox(dual, 1.0)
         u = dual - z
         return u, float(u @ z) - self.value(z)
+
+    def response(self, point: Array, projected: Array, step: float) -> Response:
+        return response_by_differences(lambda y: self.prox(y, step), point, projected)
 
 
 def read_objective(mdp: MDP, minimize: Any) -> tuple[Array, list[Term], str]:
