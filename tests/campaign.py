@@ -582,7 +582,7 @@ def compare(built: Built, solution: cm.Solution, answer: Answer) -> Verdict:
         return Verdict(complaints, np.nan, np.nan)
     d, cost = solution.occupancy, built.world.model["costs"]["cost"] * built.with_cost
     parts = [float(s.value(cp.Constant(d)).value) for s in built.summands]
-    scale = built.size_at(d)
+    scale = built.size_at(d) or 1e-3  # nothing to minimize, so that nothing is a measure
     exact = float(cost @ d) + sum(parts)
     if not abs(solution.value - exact) <= 1e-9 * scale:
         complaints.append(f"value {solution.value:.12g}; the policy's is {exact:.12g}")

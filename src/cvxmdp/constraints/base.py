@@ -57,7 +57,8 @@ class Custom(Constraint):
             if np.linalg.norm(self.project(z) - z) > slack:
                 raise ValueError(f"{kind}.project is not a projection: projecting its own result moves it again")
             # z is nearest to y exactly when (y - z)'(x - z) <= 0 for all members x, some of them close to z.
-            way = 0.1 * float(np.linalg.norm(y - z)) * rng.normal(size=(3, self.size)) / np.sqrt(self.size)
+            reach = 0.1 * (float(np.linalg.norm(z)) or float(np.linalg.norm(y))) / np.sqrt(self.size)
+            way = reach * rng.normal(size=(3, self.size))
             near = [self.project(z + sign * step) for step in way for sign in (1, -1)]
             for x in (*results, *near):
                 if (y - z) @ (x - z) > slack * float(np.linalg.norm(x - z) + np.linalg.norm(y - z)):
@@ -81,7 +82,7 @@ class Custom(Constraint):
     def violation(self, point: Array) -> float:
         given: Any = getattr(self._set, "violation", None)
         if given is not None:
-            return max(float(given(point)), 0.0)
+            return max(float(given(point.copy())), 0.0)
         return float(np.linalg.norm(point - self.project(point)))
 
     def relative(self, point: Array) -> float:
