@@ -108,7 +108,7 @@ class Problem:
             raise ValueError(f"warm_start has {warm_start.occupancy.size} pairs; the model has {self.mdp.num_pairs}")
         if callback is not None and not callable(callback):
             raise ValueError(f"callback must be a function of a Progress, not {callback!r}")
-        engine = choose_engine(method, self.constraints, self.terms, self.mdp.num_pairs)
+        engine = choose_engine(method, self.constraints, self.terms, self.mdp)
         shown: AbstractContextManager[Callable[[Progress], object] | None] = nullcontext(callback)
         if verbose:
             from cvxmdp.report.console import live_progress

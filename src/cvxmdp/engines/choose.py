@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cvxmdp.blocks import Constraint, Term
+from cvxmdp.constraints.ball import NormBall
 from cvxmdp.constraints.base import Custom
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.engines.mixing import Mixing
 from cvxmdp.engines.newton import Newton
 from cvxmdp.engines.splitting import Splitting
+from cvxmdp.mdp import MDP
 from cvxmdp.objectives.base import CustomTerm
 
 Engine = Splitting | Mixing | Newton
@@ -19,15 +21,21 @@ FEW_ROWS = 100
 
 OWN_PAIRS = 200
 """Up to here the derivative of a user's own projection is found by moving each entry of its point."""
+NEWTON_STATES = 3000
+"""Up to here a factor in every Newton step is worth its time and memory."""
 
 
-def choose_engine(method: str | Engine, constraints: Sequence[Constraint], terms: Sequence[Term], pairs: int) -> Engine:
+def choose_engine(method: str | Engine, constraints: Sequence[Constraint], terms: Sequence[Term], mdp: MDP) -> Engine:
     """Choose an engine by name, or by the problem.
 
-    "auto" takes mixing when all constraints are linear with at most a hundred rows in total and the objective is a
-    cost: there some mixture of few deterministic policies is optimal and is found exactly.  Everything else goes to the
-    Newton method, but for a user's own sets and terms in models of more than 200 pairs: they go to the splitting, which
-    needs nothing of them but their projection or prox.
+    ==============================================================  =============================================
+    "auto" takes                                                    for
+    ==============================================================  =============================================
+    mixing: a mixture of few deterministic policies is optimal      a cost under at most 100 linear rows
+    splitting: the paper's method, which converges fast there       a cost under Euclidean balls
+    Newton: any other mixture of sets and terms                     all else, up to 3000 states
+    splitting: it needs no more than projections                    all else, and own sets from 200 pairs on
+    ==============================================================  =============================================
     """
     linear = not terms and all(isinstance(c, Linear) for c in constraints)
     own = any(isinstance(block, (Custom, CustomTerm)) for block in (*constraints, *terms))
@@ -35,7 +43,9 @@ def choose_engine(method: str | Engine, constraints: Sequence[Constraint], terms
         engine: Engine = method
     elif method == "auto":
         rows = sum(c.upper.size for c in constraints if isinstance(c, Linear))
-        engine = Mixing() if linear and rows <= FEW_ROWS else Splitting() if own and pairs > OWN_PAIRS else Newton()
+        round_ = not terms and all(isinstance(c, NormBall) and c.norm.p == 2 for c in constraints)
+        large = mdp.num_states > NEWTON_STATES or (own and mdp.num_pairs > OWN_PAIRS)
+        engine = Mixing() if linear and rows <= FEW_ROWS else Splitting() if round_ or large else Newton()
     else:
         named: dict[str, Engine] = {"splitting": Splitting(), "mixing": Mixing(), "newton": Newton()}
         if method not in named:

@@ -12,7 +12,7 @@ Newton's system ``[H M; M' 0]`` has ``H = diag + factor signs factor'`` with few
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,8 @@ DISPLACEMENT = 1e-8
 """How exactly, relatively, the least distance to flat sets is sought before the cheapest of the nearest."""
 AS_NEAR = 1e-6
 """How much farther, relatively, the cheapest of the nearest may be."""
+FEW_COLUMNS = 100
+"""Up to here the columns of a Hessian are kept apart from a sparse matrix."""
 FAST = 0.2
 """A residual that falls to this share from pass to pass needs no help."""
 STIFFEST = 1e10
@@ -284,7 +286,8 @@ class Hessian:
             self.WU = self.W[:, None] * self.U if not many else self.U * self.W[:, None]
             small: Any = self.U.T @ self.WU
             small = small.toarray() if sp.issparse(small) else small
-            self.small = la.lu_factor(small + np.diag(self.signs), check_finite=False)
+            self.inner = small + np.diag(self.signs)
+            self.small = la.lu_factor(self.inner, check_finite=False)
 
     def apply(self, x: Array) -> Array:
         """Return ``H x``."""
@@ -298,15 +301,28 @@ class Hessian:
             out = out - self.WU @ la.lu_solve(self.small, self.U.T @ out, check_finite=False)
         return np.asarray(out)
 
-    def reduced(self, dynamics: Dynamics) -> Any:
-        """Return a solver of ``M'H^-1 M V = rhs``."""
+    def reduced(self, dynamics: Dynamics) -> Callable[[Array], Array]:
+        """Return a solver of ``M'H^-1 M = M'W M - B (signs + U'W U)^-1 B'`` with ``B = -M'W U``."""
         K = dynamics.gram(self.W)
-        if self.U is not None:
-            B = dynamics.flows(self.WU)
-            K = (K.toarray() if sp.issparse(K) else K) - B @ la.lu_solve(self.small, B.T, check_finite=False)
-        lift = 0.0
-        while True:
-            try:
-                return dynamics.factor(K if lift == 0.0 else K + lift * np.diag(np.abs(np.diagonal(K))))
-            except la.LinAlgError:  # not positive definite after rounding
-                lift = max(100 * lift, 1e-15)
+        if self.U is None:
+            return _factor(dynamics, K)
+        B = dynamics.flows(self.WU)
+        if sp.issparse(K) and B.shape[1] <= FEW_COLUMNS:
+            # A sparse factor is kept sparse: Woodbury's formula once more.
+            solve = _factor(dynamics, K)
+            KB = solve(B)
+            rest = la.lu_factor(self.inner - B.T @ KB, check_finite=False)
+            return lambda rhs: np.asarray((x := solve(rhs)) + KB @ la.lu_solve(rest, B.T @ x, check_finite=False))
+        K = K.toarray() if sp.issparse(K) else K
+        K -= B @ la.lu_solve(self.small, B.T, check_finite=False)
+        return _factor(dynamics, K)
+
+
+def _factor(dynamics: Dynamics, K: Any) -> Callable[[Array], Array]:
+    """Factor K, lifted where rounding has left it not positive definite."""
+    lift = 0.0
+    while True:
+        try:
+            return dynamics.factor(K if lift == 0.0 else K + lift * np.diag(np.abs(np.diagonal(K))))
+        except la.LinAlgError:
+            lift = max(100 * lift, 1e-15)
