@@ -61,11 +61,13 @@ class Norm:
         w = self.weights
         assert w is not None
 
-        def excess(m: float) -> tuple[float, float]:
-            z = x / (1 + m * w)
-            return float(w @ (z * z)) / radius**2 - 1, -2 * float((w * w) @ (z * z / (1 + m * w))) / radius**2
+        from cvxmdp.constraints import kernels  # here, since loading the compiler takes a second
 
-        return positive_root(excess, (self(x) / radius - 1) / float(np.max(w)), 1e-15)
+        def excess(m: float) -> tuple[float, float]:
+            total, slope = kernels.weighted(x, w, m)
+            return total / radius**2 - 1, slope / radius**2
+
+        return positive_root(excess, (self(x) / radius - 1) / float(np.max(w)), 1e-14)
 
     def _power(self, x: Array, radius: float) -> Array:
         from cvxmdp.constraints import kernels  # here, since loading the compiler takes a second
@@ -76,7 +78,7 @@ class Norm:
             total, slope = kernels.power(o, self.p, m, t)
             return total - 1.0, slope
 
-        positive_root(excess, 1.0, 1e-15)
+        positive_root(excess, 1.0, 1e-14)
         return np.copysign(radius * t, x)
 
     def response(self, x: Array, z: Array) -> Response:
@@ -181,7 +183,10 @@ class NormBall(Constraint):
         point = check_point(point, self.center.size)
         offset = point - self.center
         moved = self.norm.shrink(offset, self.radius)
-        return point if moved is offset else np.asarray(self.center + moved)
+        if moved is offset:
+            return point
+        moved += self.center  # in place: pages of another array cost more than the sum
+        return moved
 
     def violation(self, point: Array) -> float:
         """Return the distance beyond the radius."""

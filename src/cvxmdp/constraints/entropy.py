@@ -17,9 +17,8 @@ from cvxmdp.mdp import MDP, Array
 FLOOR = 1e-6
 """A bound smaller than this is judged against this."""
 EPS = float(np.finfo(np.float64).eps)
-FAR = 1e-9
-STRIDE = 100
-"""The multiplier of a large point is first sought on every hundredth entry."""
+LARGE, STRIDE = 10_000, 31
+"""The multiplier of a large point is first sought on every 31st entry: a prime, so that every action is met."""
 
 
 class Entropic:
@@ -70,25 +69,33 @@ class Entropic:
 
     def onto(self, x: Array, bound: float) -> tuple[Array, float]:
         """Return the nearest entries with ``F <= bound``, and the multiplier of the bound."""
-        z = self.inside(x)
-        value = self.value(z)
-        rounding = 4 * EPS * (abs(bound) + abs(value) + float(z.sum()))
-        if value <= bound + rounding:
-            return z, 0.0
         from cvxmdp.constraints import kernels
 
-        def excess(m: float, every: int, out: Array) -> tuple[float, float]:
-            total, slope = kernels.entropic(x[::every], self.count[::every], self.log_ratio[::every], m, out)
-            return total - bound / every, slope
+        def root(
+            y: Array, count: Array, log_ratio: Array, goal: float, out: Array, start: float, tolerance: float
+        ) -> float:
+            def excess(m: float) -> tuple[float, float]:
+                total, slope = kernels.entropic(y, count, log_ratio, m, out)
+                return total - goal, slope
+
+            return positive_root(excess, start, tolerance)
 
         z = np.empty(x.size)
-        start = float(np.max(np.abs(x))) + float(np.max(self.reference))
-        if x.size > STRIDE**2:
-            part = np.empty(x[::STRIDE].size)
-            guess = positive_root(lambda m: excess(m, STRIDE, part), start, 1e-4 * abs(bound) / STRIDE)
-            start = guess if FAR < guess / start < 1 / FAR else start  # a hundredth may be unlike the rest
-        m = positive_root(lambda m: excess(m, 1, z), start, rounding)
-        return z, m
+        value, slope = kernels.entropic_start(x, self.count, self.log_ratio, z)
+        # What rounding leaves in a sum of that many entries.
+        tolerance = EPS * max(4.0, 0.4 * np.sqrt(x.size)) * (abs(bound) + abs(value) + float(z.sum()))
+        if value <= bound + tolerance:
+            return z, 0.0
+        start = (bound - value) / slope if slope < 0 else float(np.max(np.abs(x)) + np.max(self.reference))
+        if x.size > LARGE:
+            # On a part, seek the multiplier that takes off the part's share of what is to be taken off the whole.
+            y, count, log_ratio = (np.ascontiguousarray(v[::STRIDE]) for v in (x, self.count, self.log_ratio))
+            out = np.empty(y.size)
+            first, _ = kernels.entropic_start(y, count, log_ratio, out)
+            share = (value - bound) / STRIDE
+            found = root(y, count, log_ratio, first - share, out, start, 1e-4 * share)
+            start = found if 1e-6 * start < found < 1e6 * start else start
+        return z, root(x, self.count, self.log_ratio, bound, z, start, tolerance)
 
     def response(self, x: Array, z: Array, step: float, bounded: bool) -> Response:
         """Return how the prox of ``step F`` responds; with ``bounded``, the projection whose multiplier is the step."""

@@ -76,6 +76,10 @@ class Linear(Constraint):
         self.norms = np.where(self._squares > 0, np.sqrt(self._squares), 1.0)
         self.disjoint = bool(np.all(_entries_a_column(E) <= 1))
         """Whether no two rows touch the same pair."""
+        self._no_zero_row = bool(np.all(self._squares > 0))
+        self._high, self._low = self.upper / self.norms, self.lower / self.norms
+        ends = np.abs(np.concatenate([self._high, self._low]))
+        self._largest = float(np.max(ends[np.isfinite(ends)], initial=0.0))
         self._factor: Array | None = None
         self._last = np.zeros(E.shape[0])
 
@@ -107,15 +111,14 @@ class Linear(Constraint):
         They are NaN when the limits contradict each other, so that the set is empty.
         """
         value = (self.rows @ point) / self.norms
-        upper, lower = self.upper / self.norms - value, self.lower / self.norms - value
-        excess = np.maximum(np.maximum(-upper, lower), 0.0)
+        beyond = value - np.clip(value, self._low, self._high)
+        excess, size = np.abs(beyond), float(np.linalg.norm(point))
         # What rounding leaves in the rows: less than this is no excess, and no more than this is asked of the solver.
-        nearest = np.where(upper < -lower, np.abs(self.upper), np.abs(self.lower)) / self.norms
-        rounding = 4 * EPS * (float(np.linalg.norm(point)) + np.where(np.isfinite(nearest), nearest, 0.0))
-        if np.all(excess <= rounding):
+        if float(np.max(excess)) <= 4 * EPS * (size + self._largest) and np.all(excess <= self._rounding(value, size)):
             return np.zeros(value.size)
-        if self.disjoint and np.all(self._squares > 0):
-            return np.where(excess > 0, np.where(upper < 0, -upper, -lower), 0.0) / self.norms
+        if self.disjoint and self._no_zero_row:
+            return np.asarray(beyond / self.norms)
+        upper, lower, rounding = self._high - value, self._low - value, self._rounding(value, size)
         F, scale = self.factor, float(np.max(excess))
         touched = (excess > 0) | (self.lower == self.upper)
         tolerance = max(1e-12, float(np.max(rounding[touched])) / scale)
@@ -136,6 +139,11 @@ class Linear(Constraint):
                 self._last = np.asarray(info["lam"])
                 return scale * self._last / self.norms
         return np.full(value.size, np.nan)
+
+    def _rounding(self, value: Array, size: float) -> Array:
+        """Return what rounding leaves in the normalized rows of a point of norm ``size``."""
+        nearest = np.where(self._high - value < value - self._low, np.abs(self._high), np.abs(self._low))
+        return np.asarray(4 * EPS * (size + np.where(np.isfinite(nearest), nearest, 0.0)))
 
     def contradiction(self) -> Array | None:
         """Return multipliers that prove the limits contradict each other (``E'm = 0``, negative support), or None."""
