@@ -24,7 +24,7 @@ from cvxmdp.mdp import Array
 class Response:
     """``I - d prox(y) / dy``: what a prox takes off a small change of its point.
 
-    It is ``diag(diagonal) + factor diag(signs) factor'``, symmetric and positive semidefinite.
+    It is ``diag(diagonal) + factor diag(signs) factor' + more more'``, symmetric and positive semidefinite.
     """
 
     diagonal: Array
@@ -32,6 +32,8 @@ class Response:
     """Dense or sparse, one row a pair; None where there is no second part."""
     signs: Array | None = None
     """Plus or minus one for each column; None where all are plus one."""
+    more: Array | None = None
+    """Dense columns beside sparse ones."""
 
 
 class Block(ABC):

@@ -672,13 +672,13 @@ def test_the_price_of_a_users_set_is_that_of_its_growth():
 
 
 def dense(response):
-    """``diag(diagonal) + factor diag(signs) factor'``, written out."""
+    """``diag(diagonal) + factor diag(signs) factor' + more more'``, written out."""
     out = np.diag(response.diagonal)
     if response.factor is not None:
         factor = response.factor.toarray() if sp.issparse(response.factor) else np.asarray(response.factor)
         signs = np.ones(factor.shape[1]) if response.signs is None else response.signs
         out = out + factor @ np.diag(signs) @ factor.T
-    return out
+    return out if response.more is None else out + response.more @ response.more.T
 
 
 def difference(project, y, h=1e-6):

@@ -112,9 +112,8 @@ class Entropic:
         root = np.sqrt((1.0 - share) / self.count)[self.owner]
         index = np.arange(self.pairs)
         factor: Any = sp.csc_array((root, (index, self.owner)), shape=(self.pairs, self.reference.size))
-        if column is not None:
-            factor = sp.hstack([factor, sp.csc_array(column[self.owner][:, None])], format="csc")
-        return Response(np.zeros(self.pairs), factor)
+        more = None if column is None else column[self.owner][:, None]
+        return Response(np.zeros(self.pairs), factor, more=more)
 
 
 class _EntropicLimit(Constraint):

@@ -59,8 +59,8 @@ class Dynamics(Protocol):
         """``M' diag(weights) M``: sparse, or dense with at least its lower triangle."""
         ...
 
-    def flows(self, X: Any) -> Array:
-        """:meth:`flow` of each column of a matrix, dense or sparse."""
+    def flows(self, X: Any) -> Any:
+        """:meth:`flow` of each column of a matrix, dense or sparse; the result is sparse where both are."""
         ...
 
     def factor(self, matrix: Any) -> Callable[[Array], Array]:

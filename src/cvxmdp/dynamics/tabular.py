@@ -50,10 +50,9 @@ class Tabular(ABC):
     def gram(self, weights: Array) -> Any:
         """``M' diag(weights) M``, sparse or with at least its lower triangle dense."""
 
-    def flows(self, X: Any) -> Array:
+    def flows(self, X: Any) -> Any:
         Xi = sp.csr_array((np.ones(self.num_pairs), (self.owner, np.arange(self.num_pairs))))
-        out = Xi @ X - self.gamma * (self.P.T @ X)
-        return np.asarray(out.toarray() if sp.issparse(out) else out)
+        return Xi @ X - self.gamma * (self.P.T @ X)
 
     def factor(self, matrix: Any) -> Solve:
         return factor_spd(matrix)

@@ -270,43 +270,65 @@ class Pass:
 
 
 class Hessian:
-    """``diag + U signs U'``, inverted by Woodbury: ``W - W U (signs + U'W U)^-1 U'W`` with ``W = 1 / diag``."""
+    """``diag + G G' + U signs U'``: G has disjoint columns and is sparse, U has few columns and is dense.
+
+    Woodbury's formula inverts it twice: with ``W = 1 / diag`` the first two parts have the inverse
+    ``W - W G (1 + G'W G)^-1 G'W``, where the middle is diagonal, and U is taken off that in the same way.
+    """
 
     def __init__(self, responses: Sequence[Response], floor: float) -> None:
-        diagonal = floor + np.sum([r.diagonal for r in responses], axis=0)
-        self.W = 1 / diagonal
-        parts = [r for r in responses if r.factor is not None]
-        self.U: Any = None
-        if parts:
-            many = any(sp.issparse(r.factor) for r in parts)
-            factors = [r.factor for r in parts]
-            self.U = sp.hstack([sp.csc_array(f) for f in factors], format="csc") if many else np.hstack(factors)
-            signs = [np.ones(r.factor.shape[1]) if r.signs is None else r.signs for r in parts]
+        self.W = 1 / (floor + np.sum([r.diagonal for r in responses], axis=0))
+        self.G: Any = None
+        columns, signs = [], []
+        for response in responses:
+            factor = response.factor
+            if sp.issparse(factor) and (both := _disjoint(self.G, factor)) is not None:
+                self.G = both
+            elif factor is not None and factor.shape[1]:
+                columns.append(factor.toarray() if sp.issparse(factor) else factor)
+                signs.append(np.ones(factor.shape[1]) if response.signs is None else response.signs)
+            if response.more is not None:
+                columns.append(response.more)
+                signs.append(np.ones(response.more.shape[1]))
+        if self.G is not None:
+            self.WG = self.G * self.W[:, None]
+            self.middle = 1.0 + np.asarray((self.G * self.WG).sum(axis=0)).ravel()
+        self.U: Any = np.hstack(columns) if columns else None
+        if self.U is not None:
             self.signs = np.concatenate(signs)
-            self.WU = self.W[:, None] * self.U if not many else self.U * self.W[:, None]
-            small: Any = self.U.T @ self.WU
-            small = small.toarray() if sp.issparse(small) else small
-            self.inner = small + np.diag(self.signs)
+            self.HU = np.stack([self._first(u) for u in self.U.T], axis=1)
+            self.inner = np.diag(self.signs) + self.U.T @ self.HU
             self.small = la.lu_factor(self.inner, check_finite=False)
 
     def apply(self, x: Array) -> Array:
         """Return ``H x``."""
         out = x / self.W
+        if self.G is not None:
+            out = out + self.G @ (self.G.T @ x)
         return out if self.U is None else np.asarray(out + self.U @ (self.signs * (self.U.T @ x)))
+
+    def _first(self, x: Array) -> Array:
+        """Return ``(diag + G G')^-1 x``."""
+        out = self.W * x
+        return out if self.G is None else np.asarray(out - self.WG @ ((self.G.T @ out) / self.middle))
 
     def solve(self, x: Array) -> Array:
         """Return ``H^-1 x``."""
-        out = self.W * x
+        out = self._first(x)
         if self.U is not None:
-            out = out - self.WU @ la.lu_solve(self.small, self.U.T @ out, check_finite=False)
-        return np.asarray(out)
+            out = out - self.HU @ la.lu_solve(self.small, self.U.T @ out, check_finite=False)
+        return out
 
     def reduced(self, dynamics: Dynamics) -> Callable[[Array], Array]:
-        """Return a solver of ``M'H^-1 M = M'W M - B (signs + U'W U)^-1 B'`` with ``B = -M'W U``."""
+        """Return a solver of ``M'H^-1 M V = rhs``."""
         K = dynamics.gram(self.W)
+        if self.G is not None:
+            B = dynamics.flows(self.WG)
+            taken = (B / self.middle) @ B.T
+            K = K - (taken if sp.issparse(K) else taken.toarray() if sp.issparse(taken) else taken)
         if self.U is None:
             return _factor(dynamics, K)
-        B = dynamics.flows(self.WU)
+        B = dynamics.flows(self.HU)
         if sp.issparse(K) and B.shape[1] <= FEW_COLUMNS:
             # A sparse factor is kept sparse: Woodbury's formula once more.
             solve = _factor(dynamics, K)
@@ -314,8 +336,14 @@ class Hessian:
             rest = la.lu_factor(self.inner - B.T @ KB, check_finite=False)
             return lambda rhs: np.asarray((x := solve(rhs)) + KB @ la.lu_solve(rest, B.T @ x, check_finite=False))
         K = K.toarray() if sp.issparse(K) else K
-        K -= B @ la.lu_solve(self.small, B.T, check_finite=False)
-        return _factor(dynamics, K)
+        return _factor(dynamics, K - B @ la.lu_solve(self.small, B.T, check_finite=False))
+
+
+def _disjoint(G: Any, factor: Any) -> Any:
+    """Return the columns of both, or None where a pair would be in two of them."""
+    both = sp.csc_array(factor) if G is None else sp.hstack([G, factor], format="csc")
+    touched = np.bincount(both.indices[both.data != 0], minlength=both.shape[0])
+    return both if np.all(touched <= 1) else None
 
 
 def _factor(dynamics: Dynamics, K: Any) -> Callable[[Array], Array]:

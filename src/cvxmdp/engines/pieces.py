@@ -132,4 +132,5 @@ class Near(Piece):
 
 def _scaled(response: Response, scale: float) -> Response:
     factor = None if response.factor is None else response.factor * np.sqrt(scale)
-    return Response(response.diagonal * scale, factor, response.signs)
+    more = None if response.more is None else response.more * np.sqrt(scale)
+    return Response(response.diagonal * scale, factor, response.signs, more)
