@@ -13,7 +13,7 @@ import numpy as np
 from cvxmdp.blocks import Constraint, Term
 from cvxmdp.certificate import Certificate
 from cvxmdp.constraints.combine import Blocks, bind
-from cvxmdp.dynamics.linear import blas_threads
+from cvxmdp.dynamics.linear import few_threads
 from cvxmdp.engines.choose import choose_engine
 from cvxmdp.engines.judge import Bound, Candidate, Judge, Refutation
 from cvxmdp.engines.mixing import Mixing
@@ -114,7 +114,7 @@ class Problem:
             from cvxmdp.report.console import live_progress
 
             shown = live_progress(callback)
-        with shown as report, blas_threads(self.mdp.num_states):
+        with shown as report, few_threads(self.mdp.num_states):
             return self._solve(tolerance, engine, time_limit, max_iterations, warm_start, report)
 
     def _solve(
@@ -198,7 +198,7 @@ class Problem:
             infeasibility = Infeasibility(
                 v, judge.refutation.margin, (low, high), certificate.violations, chosen.policy
             )
-        prices = {c.name: c.price(dual) for c, dual in zip(self.constraints, judge.bound.duals, strict=False)}
+        prices = {c.name: c.price(dual) + 0.0 for c, dual in zip(self.constraints, judge.bound.duals, strict=False)}
         visits = np.zeros(self.mdp.num_states)
         np.add.at(visits, self.mdp.state, chosen.d)
         return Solution(

@@ -7,8 +7,9 @@ Two systems occur.  Policy evaluation, ``(I - gamma P_pi) V = c`` and its transp
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -34,17 +35,30 @@ SPARSE_ROW = 16
 
 
 SMALL_STATES = 500
-"""Up to here BLAS runs on one thread: two win nothing on such matrices, and lose much while the cores are busy."""
+"""Up to here all runs on one thread: two win nothing on such matrices, and lose much while the cores are busy."""
 
 
 @cache
-def _threads() -> ThreadpoolController:
+def _pools() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def blas_threads(num_states: int) -> AbstractContextManager[object]:
-    """Return a context in which BLAS uses one thread if the model is small, else as many as it likes."""
-    return _threads().limit(limits=1) if num_states <= SMALL_STATES else nullcontext()
+@contextmanager
+def few_threads(num_states: int) -> Iterator[None]:
+    """Keep BLAS and compiled kernels on one thread while a small model is solved."""
+    if num_states > SMALL_STATES:
+        yield
+        return
+    numba = sys.modules.get("numba")  # not loaded before it is needed
+    before = numba.get_num_threads() if numba else 0
+    with _pools().limit(limits=1, user_api="blas"):
+        if numba:
+            numba.set_num_threads(1)
+        try:
+            yield
+        finally:
+            if numba:
+                numba.set_num_threads(before)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from cvxmdp.dynamics.linear import Plan
 from cvxmdp.dynamics.tabular import Tabular
@@ -42,8 +41,6 @@ class SparseDynamics(Tabular):
 
     def gram(self, weights: Array) -> Any:
         if self.plan.normal == "sparse":
-            ones = np.ones(self.num_pairs)
-            Xi = sp.csr_array((ones, (np.arange(self.num_pairs), self.owner)), shape=self.P.shape)
-            M = self.gamma * self.P - Xi
+            M = self.gamma * self.P - self.Xi
             return M.T @ (M * weights[:, None])
         return self._kernels.gram(*self._csr, self.owner, self.gamma, self.num_states, weights)

@@ -31,6 +31,7 @@ class Tabular(ABC):
         self.passes = 0
         self.plan = plan
         self.P = P
+        self.Xi = sp.csr_array((np.ones(self.num_pairs), (np.arange(self.num_pairs), mdp.state)), shape=P.shape)
         self._normal: Solve | None = None
         self.factored = plan.normal == "sparse" or (plan.normal == "dense" and self.num_states <= NORMAL_STATES)
 
@@ -51,8 +52,7 @@ class Tabular(ABC):
         """``M' diag(weights) M``, sparse or with at least its lower triangle dense."""
 
     def flows(self, X: Any) -> Any:
-        Xi = sp.csr_array((np.ones(self.num_pairs), (self.owner, np.arange(self.num_pairs))))
-        return Xi @ X - self.gamma * (self.P.T @ X)
+        return self.Xi.T @ X - self.gamma * (self.P.T @ X)
 
     def factor(self, matrix: Any) -> Solve:
         return factor_spd(matrix)
