@@ -665,3 +665,27 @@ def test_a_warm_start_from_an_infeasible_or_an_interrupted_solve_is_welcome(meth
     assert_optimal(problem, problem.solve(method=method, warm_start=old), model, blocks)
     cut = problem.solve(method=method, callback=lambda progress: progress.iteration >= 2)
     assert_optimal(problem, problem.solve(method=method, warm_start=cut), model, blocks)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "words"),
+    [
+        ([cm.Linear(np.zeros((1, 18)), at_most=-1.0, name="nothing")], "nothing obeys 'nothing'"),
+        (
+            [cm.Linear(np.vstack([np.ones(18), np.zeros(18)]), at_most=[2, -1], name="two")],
+            "nothing obeys row 1 of 'two'",
+        ),
+        (
+            [cm.Linear(np.ones(18), at_most=0.5, name="low"), cm.Linear(np.ones(18), at_least=0.6, name="high")],
+            "'low', 'high' contradict each other",
+        ),
+        ([cm.RobustBudget(None, cm.Ellipsoid(np.ones(18)), -0.1, name="worst")], "nothing obeys 'worst'"),
+    ],
+)
+def test_limits_that_exclude_each_other_are_blamed_by_name_and_row(constraints, words):
+    problem = cm.Problem(as_mdp(random_model(0)), "cost", constraints)
+    solution = problem.solve()
+    assert solution.status is cm.Status.INFEASIBLE
+    assert words in solution.stats.method
+    assert words in str(solution)
+    solution.certificate.check(problem)

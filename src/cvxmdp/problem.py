@@ -13,6 +13,7 @@ import numpy as np
 from cvxmdp.blocks import Constraint, Term
 from cvxmdp.certificate import Certificate
 from cvxmdp.constraints.combine import Blocks, bind
+from cvxmdp.constraints.linear import Linear
 from cvxmdp.dynamics.linear import few_threads
 from cvxmdp.engines.choose import choose_engine
 from cvxmdp.engines.judge import Bound, Candidate, Judge, Refutation
@@ -170,9 +171,7 @@ class Problem:
         contradiction = judge.blocks.contradiction()
         if contradiction is not None:
             judge.contradict(contradiction)
-            used = zip(self.constraints, contradiction, strict=True)
-            names = ", ".join(repr(c.name) for c, dual in used if not np.array_equal(dual, c.idle()))
-            return Status.INFEASIBLE, f"the limits of {names} contradict each other, whatever the policy"
+            return Status.INFEASIBLE, _blame(self.constraints, contradiction)
         return engine.run(judge, self._start(warm_start, judge.blocks))
 
     def _start(self, warm_start: Solution | None, blocks: Blocks) -> tuple[Array, list[Array]] | None:
@@ -226,3 +225,18 @@ class Problem:
             bound.V,
             **proof,
         )
+
+
+def _blame(constraints: Sequence[Constraint], duals: Sequence[Array]) -> str:
+    """Say which limits exclude each other: those whose duals are not zero."""
+    blamed: list[str] = []
+    for constraint, dual in zip(constraints, duals, strict=True):
+        rows = np.flatnonzero(dual != constraint.idle())
+        if isinstance(constraint, Linear) and dual.size > 1:
+            blamed += [f"row {row} of {constraint.name!r}" for row in rows]
+        elif rows.size:
+            blamed.append(repr(constraint.name))
+    if len(blamed) == 1:
+        return f"nothing obeys {blamed[0]}, whatever the policy"
+    shown = ", ".join(blamed[:5]) + (f" and {len(blamed) - 5} more" if len(blamed) > 5 else "")
+    return f"{shown} contradict each other, whatever the policy"
