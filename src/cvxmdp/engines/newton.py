@@ -104,21 +104,22 @@ class Newton:
 
     def _optimize(self, judge: Judge, start: Sequence[Piece], d: Array, step: float) -> Status | None:
         """Minimize until the gap is proven, a limit is reached, or it is proven that no policy obeys (None)."""
-        pieces = Pass(judge, judge.c, start, d, step, LOOSE * step)
+        assert judge.best is not None
+        state = State(judge, judge.c, start, d, step, LOOSE * step, judge.best.scale)
         while True:
-            pieces.minimize()
-            candidate = judge.propose(pieces.d)
-            duals = pieces.duals()
+            state.minimize()
+            candidate = judge.propose(state.d)
+            duals = state.duals()
             judge.prove(duals)
             if candidate.violation > judge.tolerance and judge.refutation is None:
                 judge.refute(duals)
                 judge.refute(judge.blocks.set_duals(candidate.d))
-            judge.record(pieces.residual)
+            judge.record(state.residual)
             if (status := judge.verdict()) is not None:
                 return status
             if judge.refutation is not None:
                 return None
-            pieces.advance(self.shrink)
+            state.advance(self.shrink)
 
     def _approach(self, judge: Judge, d: Array) -> Status | None:
         """Lower the distance to the constraints until it is proven least; return None if the cheapest is yet to find.
@@ -127,38 +128,38 @@ class Newton:
         """
         accuracy = DISPLACEMENT if judge.blocks.flat else NEAREST
         near: list[Piece] = [Near(block) for block in judge.blocks.sets]
-        pieces = Pass(judge, np.zeros_like(judge.c), [Nonnegative(d.size), *near], d, 0.1, 10.0)
+        state = State(judge, np.zeros_like(judge.c), [Nonnegative(d.size), *near], d, 0.1, 10.0, 0.0)
         while True:
-            pieces.minimize()
-            candidate = judge.propose(pieces.d)
+            state.minimize()
+            candidate = judge.propose(state.d)
             judge.refute(judge.blocks.set_duals(candidate.d))
             judge.record(judge.nearest_distance)
             assert judge.refutation is not None
-            if judge.nearest_distance <= (1 + accuracy) * judge.refutation.distance or pieces.exhausted:
+            if judge.nearest_distance <= (1 + accuracy) * judge.refutation.distance or state.exhausted:
                 return None if judge.blocks.flat and judge.limit() is None else Status.INFEASIBLE
             if judge.limit() is not None:
                 return Status.INFEASIBLE
-            pieces.advance(self.shrink)
+            state.advance(self.shrink)
 
     def _settle(self, judge: Judge, step: float) -> Status:
         """Find the cheapest of the nearest policies: flat sets are moved by their displacements (Proposition 4)."""
         assert judge.nearest is not None
         d = judge.nearest.d
         shifts = {id(block): d - block.project(d) for block in judge.blocks.sets}
-        pieces = Pass(judge, judge.c, _pieces(judge, shifts), d, step, LOOSE * step)
+        state = State(judge, judge.c, _pieces(judge, shifts), d, step, LOOSE * step, judge.nearest.scale)
         best = -np.inf
         while True:
-            pieces.minimize()
-            judge.settle(pieces.d, AS_NEAR)
-            duals = pieces.duals()
+            state.minimize()
+            judge.settle(state.d, AS_NEAR)
+            duals = state.duals()
             moved = judge.blocks.stacked(duals) * np.stack([shifts[id(block)] for block in judge.blocks.sets])
             best = max(best, judge.prove(duals).value - float(moved.sum()))
-            judge.record(pieces.residual)
+            judge.record(state.residual)
             gap = float(judge.c @ judge.nearest.d) - best
             small = abs(gap) <= NEAREST * float(np.abs(judge.c) @ judge.nearest.d)
-            if small or judge.limit() is not None or pieces.exhausted:
+            if small or judge.limit() is not None or state.exhausted:
                 return Status.INFEASIBLE
-            pieces.advance(self.shrink)
+            state.advance(self.shrink)
 
 
 def _pieces(judge: Judge, shifts: dict[int, Array]) -> list[Piece]:
@@ -174,12 +175,17 @@ def _pieces(judge: Judge, shifts: dict[int, Array]) -> list[Piece]:
     return out
 
 
-class Pass:
-    """The state of the method: where it is, its multipliers, sigma and tau."""
+class State:
+    """Where the method is: the occupancy, the multipliers in the pieces, sigma and tau.
 
-    def __init__(self, judge: Judge, c: Array, pieces: Sequence[Piece], d: Array, sigma: float, tau: float) -> None:
+    ``scale`` is what the cost is a sum of: changes far below it are rounding.
+    """
+
+    def __init__(
+        self, judge: Judge, c: Array, pieces: Sequence[Piece], d: Array, sigma: float, tau: float, scale: float
+    ) -> None:
         self.judge, self.dynamics, self.c, self.pieces = judge, judge.dynamics, c, pieces
-        self.scale = float(np.abs(c) @ d) + (judge.blocks.size_of_value(d) if np.any(c) or judge.blocks.terms else 0.0)
+        self.scale = scale
         self.d, self.sigma, self.tau = d, sigma, tau
         self.touches: list[Touch] = []
         self.residual = np.inf
@@ -220,7 +226,7 @@ class Pass:
         for _ in range(MOST_STEPS):
             self.judge.iterations += 1
             direction, force = self._direction(gradient, touches)
-            if force <= INEXACT * float(np.linalg.norm(self.d - last)) / self.tau:
+            if not force > INEXACT * float(np.linalg.norm(self.d - last)) / self.tau:
                 break
             slope, length = float(gradient @ direction), 1.0
             rounding = ROUNDING * (abs(value) + self.scale)
@@ -230,12 +236,14 @@ class Pass:
                 if new <= value + ARMIJO * length * slope + rounding or length < SHORTEST:
                     break
                 length /= 2
+            stiff = self.damping >= 1 / self.sigma
             # A short step means that the model was good only nearby: the next is kept nearer, after a full one freer.
             self.damping *= 0.1 if length == 1.0 else 10.0 if length < 0.25 else 1.0
             self.damping = min(self.damping, 1 / self.sigma)
-            self.d, value, gradient, touches = d, new, new_gradient, new_touches
+            if length >= SHORTEST:
+                self.d, value, gradient, touches = d, new, new_gradient, new_touches
             gained = force * float(np.linalg.norm(direction))
-            if gained <= rounding or length < SHORTEST or self.judge.limit() is not None:
+            if gained <= rounding or (length < SHORTEST and stiff) or self.judge.limit() is not None:
                 break
         self.touches = touches
         self.residual = float(np.linalg.norm(self.d - last))

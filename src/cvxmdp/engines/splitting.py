@@ -25,6 +25,8 @@ Prox = Callable[[Array, float, float], Regularized]
 NEWTON_STEPS = 60
 QRPI_ROUNDS = 200
 ROUNDING = 1e-14
+LEAST_WAY = 1e-6
+"""An occupancy that is nearer to the constraints than this share of its length is taken to be that far."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,11 +146,11 @@ class Splitting:
 
 def natural_step(blocks: Blocks, c: Array, d: Array) -> float:
     """Return how far the occupancy has to move from d, over how strongly the cost and the convex terms pull it."""
-    pull, way = float(np.linalg.norm(c - c.mean())), blocks.distance(d)
+    length = float(np.linalg.norm(d))
+    pull, way = float(np.linalg.norm(c - c.mean())), max(blocks.distance(d), LEAST_WAY * length)
     if pull <= 1e-12 * float(np.linalg.norm(c)):
         pull = float(np.linalg.norm(c))
     if blocks.terms:
-        length = float(np.linalg.norm(d))
         way, pull = max(way, length), pull + blocks.size_of_value(d) / length
     return way / (pull or float(np.sqrt(c.size)))
 
