@@ -53,6 +53,11 @@ class Block(ABC):
     def normal(self, dual: Array) -> tuple[Array, float]:
         """Return the vector u of a dual array and its conjugate (inf if there is none)."""
 
+    def magnitude(self, dual: Array) -> float:
+        """Return the size of what the vector and the conjugate are sums of: rounding may add a few eps of it."""
+        u, conjugate = self.normal(dual)
+        return float(np.max(np.abs(u), initial=0.0)) + abs(conjugate)
+
     @abstractmethod
     def response(self, point: Array, projected: Array, step: float) -> Response:
         """Return how the prox responds to its point."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.blocks import Constraint, Term
-from cvxmdp.certificate import Certificate
+from cvxmdp.certificate import Certificate, relative_gap
 from cvxmdp.constraints.combine import Blocks, bind
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.dynamics.linear import few_threads
@@ -77,14 +77,14 @@ class Problem:
         Parameters
         ----------
         tolerance : float
-            Relative and free of units: ``gap <= tolerance * |c|'d``, and each violation at most ``tolerance`` of its
-            limit.
+            Relative and free of units: ``gap <= tolerance * |c|'d``, to which convex terms add their size, and each
+            violation at most ``tolerance`` of its limit.
         method : {"auto", "splitting", "mixing", "newton"}, Splitting, Mixing or Newton
             The engine.  "auto" chooses, see :func:`cvxmdp.engines.choose.choose_engine`.
         time_limit : float, optional
             Seconds after which the best policy so far is returned.
         max_iterations : int, optional
-            Passes after which the best policy so far is returned.
+            Passes (in the Newton method, Newton steps) after which the best policy so far is returned.
         warm_start : Solution, optional
             An earlier solution of the same or a similar problem.
         callback : callable, optional
@@ -162,6 +162,8 @@ class Problem:
         status = judge.verdict()
         if status is Status.OPTIMAL:
             return status, "policy iteration without the constraints already obeys them"
+        if status is None and not judge.blocks.members:
+            return Status.ITERATION_LIMIT, "policy iteration has ended; what is left of the gap is rounding"
         return status, "stopped in the first policy iteration"
 
     def _engage(
@@ -169,8 +171,7 @@ class Problem:
     ) -> tuple[Status, str]:
         """Run the engine, unless the limits contradict each other."""
         contradiction = judge.blocks.contradiction()
-        if contradiction is not None:
-            judge.contradict(contradiction)
+        if contradiction is not None and judge.contradict(contradiction):
             return Status.INFEASIBLE, _blame(self.constraints, contradiction)
         return engine.run(judge, self._start(warm_start, judge.blocks))
 
@@ -186,7 +187,7 @@ class Problem:
         assert chosen is not None
         assert judge.bound is not None
         certificate = self._certificate(judge, status, chosen, judge.bound, judge.refutation)
-        gap = (chosen.value - judge.bound.value) / max(chosen.scale, 1e-300)
+        gap = relative_gap(chosen.value - judge.bound.value, chosen.scale, judge.bound.rounding)
         infeasibility = None
         if status is Status.INFEASIBLE and judge.refutation is not None:
             low, high, v = np.inf, np.inf, np.zeros_like(chosen.d)

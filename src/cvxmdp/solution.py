@@ -76,7 +76,7 @@ class Solution:
         How the solve ended; its value is a sentence.
     value, bound, gap : float
         True cost of the policy (normalized), the proven lower bound on the optimum, and their relative difference
-        ``(value - bound) / |c|'d``.
+        ``(value - bound) / |c|'d``, where convex terms add their size to ``|c|'d``; 0 if rounding may explain it.
     policy : Policy
         Evaluated again by a linear solve: all numbers here are this policy's own.
     occupancy, visits : ndarray

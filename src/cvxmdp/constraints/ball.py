@@ -204,6 +204,10 @@ class NormBall(Constraint):
         u = check_point(dual, self.center.size)
         return u, float(u @ self.center + self.radius * self.norm.conjugate(u))
 
+    def magnitude(self, dual: Array) -> float:
+        size = np.abs(dual)
+        return float(np.max(size) + size @ np.abs(self.center)) + self.radius * self.norm.conjugate(dual)
+
     def price(self, dual: Array) -> float:
         """Return the change of the optimum for each unit of radius."""
         return -self.norm.conjugate(dual)

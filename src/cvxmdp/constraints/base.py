@@ -96,6 +96,10 @@ class Custom(Constraint):
         u = dual - z
         return u, float(u @ z)
 
+    def magnitude(self, dual: Array) -> float:
+        z = self.project(dual)
+        return float(np.max(np.abs(dual - z)) + np.abs(dual - z) @ np.abs(z))
+
     def response(self, point: Array, projected: Array, step: float) -> Response:
         return response_by_differences(self.project, point, projected)
 

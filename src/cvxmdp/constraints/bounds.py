@@ -83,6 +83,11 @@ class Bounds(Constraint):
         u = check_point(dual, self.lower.size)
         return u, support_of_box(u, self.lower, self.upper)
 
+    def magnitude(self, dual: Array) -> float:
+        some = dual != 0
+        limit = np.where(dual > 0, self.upper, self.lower)[some]
+        return float(np.max(np.abs(dual), initial=0.0)) + float(np.abs(dual[some]) @ np.abs(limit))
+
     def price(self, dual: Array) -> Array:
         """Return the change of the optimum for each unit of each limit."""
         return -dual

@@ -124,13 +124,16 @@ class Blocks:
         shares = iter(np.split(next(rest), self._rows[1:-1])) if self.linear else iter(())
         return [next(shares) if isinstance(m, Linear) else next(rest) for m in (members or self.members)]
 
-    def normals(self, duals: Sequence[Array]) -> tuple[Array, float]:
-        """Return the sum of all vectors and of their conjugates; of the constraints' alone where no more are given."""
-        u, top = np.zeros(self.size), 0.0
+    def normals(self, duals: Sequence[Array]) -> tuple[Array, float, float]:
+        """Return the sum of all vectors, of their conjugates and of their magnitudes.
+
+        Where there are no more duals than constraints, it is of the constraints alone.
+        """
+        u, top, size = np.zeros(self.size), 0.0, 0.0
         for member, dual in zip(self._named(duals), duals, strict=True):
             vector, conjugate = member.normal(dual)
-            u, top = u + vector, top + conjugate
-        return u, top
+            u, top, size = u + vector, top + conjugate, size + member.magnitude(dual)
+        return u, top, size
 
     def stacked(self, duals: Sequence[Array]) -> Array:
         """Return one vector a block: the linear constraints' summed, the others' as they are."""

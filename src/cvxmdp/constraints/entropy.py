@@ -167,6 +167,11 @@ class _EntropicLimit(Constraint):
             top = m * (self.bound + float(self.function.reference[self.function.reference > 0] @ exponentials))
         return (u if self.function.owner is None else u[self.function.owner]), top
 
+    def magnitude(self, dual: Array) -> float:
+        u, top = self.normal(dual)
+        m = float(dual[-1])
+        return float(np.max(np.abs(u), initial=0.0)) + abs(top) + 2 * abs(m * self.bound)
+
     @property
     def allowed(self) -> npt.NDArray[np.bool_]:
         return self.function.allowed
@@ -209,7 +214,7 @@ class Entropy:
         """Return the constraint in a model; raise where no distribution has that much entropy."""
         function = entropic(mdp, self.of)
         most = float(np.log(function.reference.size))
-        if self.at_least > most:
+        if self.at_least > most * (1 + 4 * EPS):
             raise ValueError(
                 f"{self.name!r} asks for an entropy of at least {self.at_least:g}; over {function.reference.size} "
                 f"{self.of} no distribution has more than log {function.reference.size} = {most:.6g}"

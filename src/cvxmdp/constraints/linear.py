@@ -123,7 +123,7 @@ class Linear(Constraint):
         touched = (excess > 0) | (self.lower == self.upper)
         tolerance = max(1e-12, float(np.max(rounding[touched])) / scale)
         sense = np.where(self.lower == self.upper, EQUALITY, 0).astype(np.int32)
-        for start, looser in ((self._last, 1.0), (None, 1.0), (None, 1e3)):
+        for start, looser in ((self._last, 1.0), (None, 1.0), (None, 1e3), (None, 1e6)):
             _, _, flag, info = daqp.solve(
                 np.eye(F.shape[1]),
                 np.zeros(F.shape[1]),
@@ -159,7 +159,9 @@ class Linear(Constraint):
         )
         if answer.status != 0 or answer.fun >= -1e-9 * max(float(np.max(np.abs(cost))), 1e-300):
             return None
-        return np.asarray((answer.x[:n] - answer.x[n:]) / self.norms)
+        # A multiplier of a side that has no limit is rounding.
+        above, below = np.where(np.isfinite(up), answer.x[:n], 0.0), np.where(np.isfinite(low), answer.x[n:], 0.0)
+        return np.asarray((above - below) / self.norms)
 
     def project(self, point: Array) -> Array:
         """Return the nearest member, from the multipliers of its dual; NaN where the limits contradict each other."""
@@ -185,7 +187,8 @@ class Linear(Constraint):
         size = abs(self.rows) @ np.abs(point)
         largest = abs(self.rows).max(axis=1)
         largest = largest.toarray().ravel() if sp.issparse(largest) else largest
-        scale = np.maximum(np.where(excess > 0, np.abs(limit), 0.0), np.maximum(size, FLOOR * largest))
+        least = np.where(limit == 0, FLOOR * largest, 0.0)
+        scale = np.maximum(np.where(excess > 0, np.abs(limit), 0.0), np.maximum(size, least))
         return float(np.max(np.where(excess > 0, excess / np.maximum(scale, 1e-300), 0.0)))
 
     def dual(self, point: Array, projected: Array, scale: float) -> Array:
@@ -200,6 +203,10 @@ class Linear(Constraint):
         if dual.shape != self.upper.shape:
             raise ValueError(f"there are {dual.size} multipliers for {self.upper.size} rows")
         return self.rows.T @ dual, support_of_box(dual, self.lower, self.upper)
+
+    def magnitude(self, dual: Array) -> float:
+        limit = np.where(dual > 0, self.upper, self.lower)[dual != 0]
+        return float(np.max(abs(self.rows).T @ np.abs(dual))) + float(np.abs(dual[dual != 0]) @ np.abs(limit))
 
     def price(self, dual: Array) -> float | Array:
         """Return the change of the optimum for each unit of each limit."""

@@ -267,7 +267,8 @@ class _EllipsoidBudget(Constraint):
     def relative(self, point: Array) -> float:
         size = float(np.abs(self.cost) @ np.abs(point)) + self.errors.worst(point)
         largest = float(np.max(np.abs(self.cost))) + float(np.sqrt(np.max(self.errors.axes)))
-        return self.violation(point) / max(abs(self.at_most), size, FLOOR * largest, 1e-300)
+        least = FLOOR * largest if self.at_most == 0 else 0.0
+        return self.violation(point) / max(abs(self.at_most), size, least, 1e-300)
 
     def dual(self, point: Array, projected: Array, scale: float) -> Array:
         if self._inside(point):
@@ -284,6 +285,11 @@ class _EllipsoidBudget(Constraint):
         x = check_point(dual, self.cost.size + 1)[1:]
         m = max(float(dual[0]), float(np.linalg.norm(x)))
         return m * self.cost + self._back(np.sqrt(self.errors.axes) * x), m * self.at_most
+
+    def magnitude(self, dual: Array) -> float:
+        x = np.abs(self._back(np.sqrt(self.errors.axes) * dual[1:]))
+        m = max(float(dual[0]), float(np.linalg.norm(dual[1:])))
+        return float(np.max(m * np.abs(self.cost) + x)) + m * abs(self.at_most)
 
     def price(self, dual: Array) -> float:
         return -float(dual[0])

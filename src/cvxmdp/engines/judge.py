@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cvxmdp.certificate import rounding_of_bound
+from cvxmdp.certificate import relative_gap, rounding_of_bound
 from cvxmdp.constraints.combine import Blocks
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines.presolve import Unconstrained, policy_iteration
@@ -40,11 +40,13 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """A lower bound on the optimum: one dual array a constraint, the value V that prices them, and the bound itself."""
+    """A lower bound on the optimum: a dual array for each constraint and term, the V that prices them, and the bound."""
 
     duals: list[Array]
     V: Array
     value: float
+    rounding: float
+    """What has been left out of the bound because rounding may have added it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,12 +129,13 @@ class Judge:
 
     def prove(self, duals: Sequence[Array]) -> Bound:
         """Price the duals into a lower bound on the optimum and keep it when it is the best so far."""
-        u, top = self.blocks.normals(duals)
+        u, top, size = self.blocks.normals(duals)
         start = self.bound.V if self.bound is not None else self.unconstrained.V
         # A tenth of what the tolerance allows is exact enough for a bound.
         accuracy = 0.1 * self.tolerance * (self.best.scale if self.best is not None else 0.0)
         priced = policy_iteration(self.dynamics, self.c + u, start, accuracy, self.deadline)
-        bound = Bound(list(duals), priced.V, priced.bound - top - rounding_of_bound(priced.V, self.c, u, top))
+        rounding = rounding_of_bound(priced.V, self.c, size)
+        bound = Bound(list(duals), priced.V, priced.bound - top - rounding, rounding)
         if self.bound is None or bound.value > self.bound.value:
             self.bound = bound
         return bound
@@ -140,13 +143,13 @@ class Judge:
     def refute(self, duals: Sequence[Array]) -> Refutation | None:
         """Try the duals as a proof that no policy obeys the constraints."""
         duals = duals[: len(self.blocks.constraints)]
-        u, top = self.blocks.normals(duals)
+        u, top, size = self.blocks.normals(duals)
         stacked = float(np.linalg.norm(self.blocks.stacked(duals)))
         if not np.isfinite(top) or stacked == 0.0:
             return None
         start = None if self.refutation is None else self.refutation.V
         priced = policy_iteration(self.dynamics, u, start, 1e-6 * abs(top), self.deadline)
-        margin = priced.bound - top - rounding_of_bound(priced.V, np.zeros(1), u, top)
+        margin = priced.bound - top - rounding_of_bound(priced.V, np.zeros(1), size)
         if margin <= 0:
             return None
         found = Refutation(list(duals), priced.V, margin, margin / stacked)
@@ -161,13 +164,16 @@ class Judge:
         if distance <= (1 + accuracy) * self.nearest_distance:
             self.nearest, self.nearest_distance = candidate, min(distance, self.nearest_distance)
 
-    def contradict(self, duals: Sequence[Array]) -> None:
-        """Note duals whose normals cancel and whose limits do not: the constraints exclude each other."""
+    def contradict(self, duals: Sequence[Array]) -> bool:
+        """Note duals that prove, whatever the policy, that the constraints exclude each other; return whether they do."""
         duals = duals[: len(self.blocks.constraints)]
-        u, top = self.blocks.normals(duals)
+        u, top, size = self.blocks.normals(duals)
         V = np.zeros(self.dynamics.num_states)
-        margin = float(np.min(u)) - top - rounding_of_bound(V, V, u, top)
+        margin = float(np.min(u)) - top - rounding_of_bound(V, V, size)
+        if not margin > 0:
+            return False
         self.refutation = Refutation(list(duals), V, margin, np.inf)
+        return True
 
     @property
     def contradictory(self) -> bool:
@@ -179,7 +185,7 @@ class Judge:
         """Proven relative gap of the best policy; inf while it exceeds a limit or a half is missing."""
         if self.best is None or self.bound is None or self.best.violation > self.tolerance:
             return np.inf
-        return (self.best.value - self.bound.value) / max(self.best.scale, 1e-300)
+        return relative_gap(self.best.value - self.bound.value, self.best.scale, self.bound.rounding)
 
     @property
     def deadline(self) -> float:

@@ -46,6 +46,8 @@ AS_NEAR = 1e-6
 """How much farther, relatively, the cheapest of the nearest may be."""
 FEW_COLUMNS = 100
 """Up to here the columns of a Hessian are kept apart from a sparse matrix."""
+LIFTS = (1e-15, 1e-13, 1e-11, 1e-9, 1e-7)
+"""What is added to the diagonal, relatively, of a matrix that rounding left not positive definite."""
 FAST = 0.2
 """A residual that falls to this share from pass to pass needs no help."""
 STIFFEST = 1e10
@@ -143,7 +145,8 @@ class Newton:
 
     def _settle(self, judge: Judge, step: float) -> Status:
         """Find the cheapest of the nearest policies: flat sets are moved by their displacements (Proposition 4)."""
-        assert judge.nearest is not None
+        if judge.nearest is None:  # no projection succeeded
+            return Status.INFEASIBLE
         d = judge.nearest.d
         shifts = {id(block): d - block.project(d) for block in judge.blocks.sets}
         state = State(judge, judge.c, _pieces(judge, shifts), d, step, LOOSE * step, judge.nearest.scale)
@@ -264,8 +267,11 @@ class State:
         """
         responses = [piece.response(touch, self.sigma) for piece, touch in zip(self.pieces, touches, strict=True)]
         self.damping = max(self.damping, 1 / self.tau)
-        H = Hessian(responses, self.damping)
-        K = H.reduced(self.dynamics)
+        try:
+            H = Hessian(responses, self.damping)
+            K = H.reduced(self.dynamics)
+        except (ValueError, RuntimeError, la.LinAlgError):  # not finite, or singular
+            return np.zeros_like(gradient), np.nan
         zero, x, V = np.zeros_like(gradient), np.zeros_like(gradient), np.zeros(self.dynamics.num_states)
         missing = self.q - self.dynamics.flow(self.d)
         for _ in range(1 + REFINEMENTS):
@@ -356,9 +362,12 @@ def _disjoint(G: Any, factor: Any) -> Any:
 
 def _factor(dynamics: Dynamics, K: Any) -> Callable[[Array], Array]:
     """Factor K, lifted where rounding has left it not positive definite."""
-    lift = 0.0
-    while True:
+    for lift in (0.0, *LIFTS):
         try:
-            return dynamics.factor(K if lift == 0.0 else K + lift * np.diag(np.abs(np.diagonal(K))))
+            size = lift * np.abs(K.diagonal())
+            return dynamics.factor(
+                K if lift == 0.0 else K + (sp.diags_array(size) if sp.issparse(K) else np.diag(size))
+            )
         except la.LinAlgError:
-            lift = max(100 * lift, 1e-15)
+            continue
+    raise la.LinAlgError("the matrix is not finite")

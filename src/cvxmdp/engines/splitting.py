@@ -148,6 +148,8 @@ def natural_step(blocks: Blocks, c: Array, d: Array) -> float:
     """Return how far the occupancy has to move from d, over how strongly the cost and the convex terms pull it."""
     length = float(np.linalg.norm(d))
     pull, way = float(np.linalg.norm(c - c.mean())), max(blocks.distance(d), LEAST_WAY * length)
+    if not np.isfinite(way):  # a projection failed, as onto nearly parallel rows
+        way = length
     if pull <= 1e-12 * float(np.linalg.norm(c)):
         pull = float(np.linalg.norm(c))
     if blocks.terms:

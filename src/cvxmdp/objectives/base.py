@@ -94,7 +94,7 @@ class CustomTerm(Term):
                     )
 
     def value(self, point: Array) -> float:
-        return number(f"the result of {type(self._term).__name__}.value", self._term.value(point))
+        return number(f"the result of {type(self._term).__name__}.value", self._term.value(point.copy()))
 
     def size(self, point: Array) -> float:
         even = np.full(point.size, 1 / point.size)
@@ -116,6 +116,10 @@ class CustomTerm(Term):
         z = self.prox(dual, 1.0)
         u = dual - z
         return u, float(u @ z) - self.value(z)
+
+    def magnitude(self, dual: Array) -> float:
+        z = self.prox(dual, 1.0)
+        return float(np.max(np.abs(dual - z)) + np.abs(dual - z) @ np.abs(z)) + abs(self.value(z))
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
         return response_by_differences(lambda y: self.prox(y, step), point, projected)

@@ -69,6 +69,9 @@ class _Distance(Term):
         u = u * (self.weight / size) if size > self.weight else u
         return u, float(u @ self.center)
 
+    def magnitude(self, dual: Array) -> float:
+        return float(np.max(np.abs(dual)) + np.abs(dual) @ np.abs(self.center))
+
     def response(self, point: Array, projected: Array, step: float) -> Response:
         offset = point - self.center
         taken = self.norm.conjugate.response(offset, self.norm.conjugate.shrink(offset, step * self.weight))
