@@ -18,7 +18,8 @@ LOOSE = 1e-6
 class ConvexSet(Protocol):
     """A closed convex set of occupancies, known by its projection.
 
-    Any object with this method is a constraint.  An attribute ``name``, where there is one, is used in messages.
+    Any object with this method is a constraint.  An attribute ``name``, where there is one, is used in messages.  What
+    is proven with it is proven as far as its projection is exact.
 
     Examples
     --------

@@ -72,7 +72,7 @@ class Bounds(Constraint):
         """Return the largest excess relative to its limit or entry."""
         excess = np.maximum(np.maximum(self.lower - point, point - self.upper), 0.0)
         limit = np.where(point > self.upper, self.upper, self.lower)
-        scale = np.maximum(np.maximum(np.abs(limit), np.abs(point)), FLOOR)
+        scale = np.maximum(np.maximum(np.abs(limit), np.abs(point)), np.where(limit == 0, FLOOR, 0.0))
         return float(np.max(np.divide(excess, scale, where=excess > 0, out=np.zeros_like(excess))))
 
     def idle(self) -> Array:

@@ -21,6 +21,7 @@ EPS = float(np.finfo(np.float64).eps)
 FLOOR = 1e-6
 """A limit of zero on a row of nonnegative entries is judged against this share of the row's largest entry."""
 QR_ROWS = 400
+HILDRETH_ROUNDS = 500
 
 
 class Linear(Constraint):
@@ -138,12 +139,34 @@ class Linear(Constraint):
             if flag >= 1:
                 self._last = np.asarray(info["lam"])
                 return scale * self._last / self.norms
-        return np.full(value.size, np.nan)
+        if self.contradiction() is not None:
+            return np.full(value.size, np.nan)
+        return self._row_by_row(upper, lower) / self.norms
 
     def _rounding(self, value: Array, size: float) -> Array:
         """Return what rounding leaves in the normalized rows of a point of norm ``size``."""
         nearest = np.where(self._high - value < value - self._low, np.abs(self._high), np.abs(self._low))
         return np.asarray(4 * EPS * (size + np.where(np.isfinite(nearest), nearest, 0.0)))
+
+    def _row_by_row(self, upper: Array, lower: Array) -> Array:
+        """Approach the multipliers by meeting one row after the other (Hildreth 1957), where the solver gives up.
+
+        Nearly parallel rows do that.  Wherever it stops, the multipliers are those of some normal.
+        """
+        gram = self.factor @ self.factor.T
+        m, rest = np.zeros(upper.size), np.zeros(upper.size)
+        for _ in range(HILDRETH_ROUNDS):
+            before = m.copy()
+            for i in range(m.size):
+                if gram[i, i] == 0:
+                    continue
+                others = rest[i] - gram[i, i] * m[i]
+                new = (max(-others - upper[i], 0.0) + min(-others - lower[i], 0.0)) / gram[i, i]
+                rest += gram[:, i] * (new - m[i])
+                m[i] = new
+            if np.max(np.abs(m - before)) <= 1e-14 * np.max(np.abs(m)):
+                break
+        return m
 
     def contradiction(self) -> Array | None:
         """Return multipliers that prove the limits contradict each other (``E'm = 0``, negative support), or None."""

@@ -49,7 +49,7 @@ def few_threads(num_states: int) -> Iterator[None]:
     if num_states > SMALL_STATES:
         yield
         return
-    numba = sys.modules.get("numba")  # not loaded before it is needed
+    numba = sys.modules.get("numba")  # not loaded before it is needed, so that the first solve may use more
     before = numba.get_num_threads() if numba else 0
     with _pools().limit(limits=1, user_api="blas"):
         if numba:

@@ -40,7 +40,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """A lower bound on the optimum: a dual array for each constraint and term, the V that prices them, and the bound."""
+    """A lower bound on the optimum, a dual array for each constraint and term, and the V that prices them."""
 
     duals: list[Array]
     V: Array
@@ -145,7 +145,7 @@ class Judge:
         duals = duals[: len(self.blocks.constraints)]
         u, top, size = self.blocks.normals(duals)
         stacked = float(np.linalg.norm(self.blocks.stacked(duals)))
-        if not np.isfinite(top) or stacked == 0.0:
+        if not (np.isfinite(top) and 0 < stacked < np.inf):
             return None
         start = None if self.refutation is None else self.refutation.V
         priced = policy_iteration(self.dynamics, u, start, 1e-6 * abs(top), self.deadline)
@@ -165,7 +165,7 @@ class Judge:
             self.nearest, self.nearest_distance = candidate, min(distance, self.nearest_distance)
 
     def contradict(self, duals: Sequence[Array]) -> bool:
-        """Note duals that prove, whatever the policy, that the constraints exclude each other; return whether they do."""
+        """Note duals if they prove that the constraints exclude each other; return whether they do."""
         duals = duals[: len(self.blocks.constraints)]
         u, top, size = self.blocks.normals(duals)
         V = np.zeros(self.dynamics.num_states)

@@ -48,7 +48,8 @@ class KL(Summand):
     Parameters
     ----------
     reference : array of shape (num_pairs,), Policy or Solution
-        An occupancy, or a policy or solution whose occupancy is meant.  Where it is zero, d has to be zero.
+        An occupancy, or a policy or solution whose occupancy is meant.  Where it is zero, d has to be zero: the problem
+        then has a constraint more, "reference of KL".
     weight : float
         Positive, in units of the cost for each nat.
     name : str
