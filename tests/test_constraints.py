@@ -376,7 +376,8 @@ def test_duals_come_back_one_for_each_constraint_in_the_order_given():
     np.testing.assert_allclose(parts[2].normal(duals[2])[0], 2 * (y[2] - z[2]), atol=1e-12)
     linear = parts[1].normal(duals[1])[0] + parts[3].normal(duals[3])[0]
     np.testing.assert_allclose(linear, 2 * (y[0] - z[0]), atol=1e-9)
-    u, top = both.normals(duals)
+    u, top, size = both.normals(duals)
+    assert size >= np.abs(u).max() + abs(top)
     np.testing.assert_allclose(u, 2 * (y - z).sum(axis=0), atol=1e-9)
     assert top == pytest.approx(2 * np.sum((y - z) * z), abs=1e-9)
     np.testing.assert_array_equal(both.normals(both.no_duals())[0], np.zeros(SIZE))

@@ -16,7 +16,8 @@ from cvxmdp.objectives.base import CustomTerm
 
 Engine = Splitting | Mixing | Newton
 
-FEW_ROWS = 100
+FEW_ROWS, MANY_ROWS = 20, 100
+"""Up to 20 rows mixing is faster than Newton; up to 100 it is the better choice where Newton is too large."""
 
 
 OWN_PAIRS = 200
@@ -31,7 +32,8 @@ def choose_engine(method: str | Engine, constraints: Sequence[Constraint], terms
     ==============================================================  =============================================
     "auto" takes                                                    for
     ==============================================================  =============================================
-    mixing: a mixture of few deterministic policies is optimal      a cost under at most 100 linear rows
+    mixing: a mixture of few deterministic policies is optimal      a cost under at most 20 linear rows, or 100 in
+                                                                    models of more than 3000 states
     splitting: the paper's method, which converges fast there       a cost under Euclidean balls
     Newton: any other mixture of sets and terms                     all else, up to 3000 states
     splitting: it needs no more than projections                    all else, and own sets from 200 pairs on
@@ -45,7 +47,8 @@ def choose_engine(method: str | Engine, constraints: Sequence[Constraint], terms
         rows = sum(c.upper.size for c in constraints if isinstance(c, Linear))
         round_ = not terms and all(isinstance(c, NormBall) and c.norm.p == 2 for c in constraints)
         large = mdp.num_states > NEWTON_STATES or (own and mdp.num_pairs > OWN_PAIRS)
-        engine = Mixing() if linear and rows <= FEW_ROWS else Splitting() if round_ or large else Newton()
+        few = rows <= (FEW_ROWS if mdp.num_states <= NEWTON_STATES else MANY_ROWS)
+        engine = Mixing() if linear and few else Splitting() if round_ or large else Newton()
     else:
         named: dict[str, Engine] = {"splitting": Splitting(), "mixing": Mixing(), "newton": Newton()}
         if method not in named:
