@@ -128,10 +128,9 @@ class Run:
         if not self.settings.adaptive:
             return False
         if self.judge.refutation is not None:
-            # A curved set ends the run, for the nearest policy is found otherwise.
-            return (
-                self.anchored or not self.judge.blocks.flat
-            )  # an anchor would hold back a sequence that has to drift away
+            # An anchor would hold back a sequence that has to drift away; with a curved set, or convex terms, the
+            # nearest policy is found otherwise.
+            return self.anchored or not self.judge.blocks.flat
         if not self.anchored:
             return passes > PATIENCE and drift > 0.1 * self.drifts[-PATIENCE]
         if passes < 2:
