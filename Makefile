@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test figures
+.PHONY: demo test figures kinds projections sets
 
 demo: $(STAMP)  ## the grid world: table and figure
 	$(BIN)/cvxmdp demo
@@ -15,6 +15,15 @@ test: $(STAMP)  ## style, types and tests
 
 figures: $(STAMP)  ## the figures of the README
 	$(BIN)/python benchmarks/figures.py
+
+kinds: $(STAMP)  ## every kind of problem against CVXPY: docs/kinds.md
+	PYTHONPATH=tests $(BIN)/python benchmarks/kinds.py $(HOW)
+
+projections: $(STAMP)  ## the speed of projections: docs/projections.md
+	$(BIN)/python benchmarks/projections.py
+
+sets: $(STAMP)  ## the pictures and tables of docs/sets.md
+	$(BIN)/python docs/make_sets.py
 
 # Installed again only when pyproject.toml changes; the package itself is editable.
 $(STAMP): pyproject.toml

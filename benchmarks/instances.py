@@ -156,7 +156,7 @@ def grid(states: int, seed: int) -> Instance:
 def seeds(case: str, states: int, branching: float, count: int, first: int = 0) -> tuple[list[int], list[int]]:
     """The first ``count`` seeds whose instance some policy obeys, and those passed over because none does.
 
-    Only "linear" can be infeasible.  Both verdicts are proven, and the proofs checked.
+    Only "linear" can be infeasible.  Both verdicts are proven to the tolerance asked, and the proofs checked.
     """
     kept: list[int] = []
     passed: list[int] = []

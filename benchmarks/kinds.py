@@ -1,8 +1,8 @@
 """Measure the figures of docs/kinds.md: every kind of constraint and objective against CVXPY with Clarabel.
 
-    python benchmarks/kinds.py            fresh seeds (about ten minutes on two cores), write both files
-    python benchmarks/kinds.py --quick    every twentieth problem, print the table
-    python benchmarks/kinds.py --table    write docs/kinds.md again from benchmarks/results/kinds.json
+    make kinds                 fresh seeds (about two minutes on two cores), write both files
+    make kinds HOW=--quick     every twentieth problem, print the table
+    make kinds HOW=--table     write docs/kinds.md again from benchmarks/results/kinds.json
 
 The problems are those of tests/campaign.py, which writes each twice: for cvxmdp, and for CVXPY from the definitions.
 Raw numbers go to benchmarks/results/kinds.json.  Nothing else should run on the machine meanwhile.
@@ -23,10 +23,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-ROOT = Path(__file__).parent
-sys.path.insert(0, str(ROOT.parent / "tests"))
+from campaign import Answer, Case, cases, compare, run
 
-from campaign import Answer, Case, cases, compare, run  # noqa: E402
+ROOT = Path(__file__).parent
 
 RESULTS = ROOT / "results" / "kinds.json"
 PAGE = ROOT.parent / "docs" / "kinds.md"
@@ -156,7 +155,7 @@ def page(data: dict[str, Any]) -> str:
     lines = [
         "# Every kind of problem",
         "",
-        "Measured by `python benchmarks/kinds.py`; raw numbers in `benchmarks/results/kinds.json`.",
+        "Measured by `make kinds`; raw numbers in `benchmarks/results/kinds.json`.",
         f"{data['cores']} cores, Python {versions['python']}, NumPy {versions['numpy']}, CVXPY {versions['cvxpy']}, "
         f"Clarabel {versions['clarabel']}, one run of each.",
         "",
@@ -195,7 +194,8 @@ def main() -> None:
         print(page(data))
         return
     RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(data, indent=1))
+    rows = ",\n".join(json.dumps(row) for row in data["rows"])  # a line each
+    RESULTS.write_text(json.dumps({**data, "rows": []}).replace('"rows": []', f'"rows": [\n{rows}\n]') + "\n")
     PAGE.write_text(page(data))
 
 

@@ -40,7 +40,8 @@ SET_UP_SECONDS = 300.0
 WARM_UP_SECONDS = 5.0
 """Where the warm-up takes longer it is given up: by then everything is loaded."""
 THREADS_FROM = 1_000_000
-"""Nonzeros from which PDLP and mdpsolver get a thread a core; on smaller problems one was measured to be faster."""
+"""Nonzeros from which PDLP and mdpsolver get a thread a core.  Below they get one, which
+seemed faster at S = 100, measured once on a busy machine."""
 NO_MEMORY = ("MemoryError", "bad_alloc", "memory allocation", "ut of memory", "annot allocate", "failed to map segment")
 """What the last words of a process without memory contain."""
 
@@ -421,7 +422,7 @@ PEERS = {
     "pdlp": Peer(
         pdlp, "ortools", LINEAR,
         "Absolute and relative tolerance are the accuracy asked. As many threads as cores from a million nonzeros on; "
-        "below, one, since more were measured to be slower.",
+        "below, one, since more seemed slower at S = 100, measured once on a busy machine.",
     ),
     "osqp": Peer(
         osqp, "osqp", LINEAR, "eps_abs and eps_rel are the accuracy asked; polishing; no limit on iterations."

@@ -281,8 +281,7 @@ def robust(errors: str) -> Callable[[World, int], Limit]:
                 uncertainty, worst = cm.Ellipsoid(factor @ factor.T), lambda d: cp.norm(factor.T @ d)
             else:
                 diagonal = rng.uniform(0.0, 1.0, size=n) * (rng.random(n) < 0.8)
-                uncertainty = cm.Ellipsoid(diagonal)
-                worst = lambda d: cp.norm(cp.multiply(np.sqrt(diagonal), d))  # noqa: E731
+                uncertainty, worst = cm.Ellipsoid(diagonal), lambda d: cp.norm(cp.multiply(np.sqrt(diagonal), d))
         elif errors == "box":
             widths = rng.uniform(0.0, 0.5, size=n)
             uncertainty, worst = cm.Box(widths), lambda d: widths @ cp.abs(d)

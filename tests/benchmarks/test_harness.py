@@ -2,23 +2,18 @@
 
 import json
 import pickle
-import sys
 from importlib.util import find_spec
 from itertools import islice
-from pathlib import Path
 
+import instances
 import numpy as np
+import peers
 import pytest
+import referee
+import run
 import scipy.sparse as sp
 
 import oracles
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
-import instances
-import peers
-import referee
-import run
 
 STATES, BRANCHING = 15, 0.4
 DECLARED = ("ours", "ours-splitting", "scipy-highs", "clarabel")

@@ -8,11 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cvxmdp.blocks import Constraint, Response, masked
-from cvxmdp.constraints.base import check_point, number, numbers, occupancy_of, unbound
+from cvxmdp.constraints.base import FLOOR, check_point, number, numbers, occupancy_of, unbound
 from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
-
-FLOOR = 1e-6
 
 
 class Norm:

@@ -10,6 +10,9 @@ from cvxmdp.blocks import Constraint, Response, response_by_differences
 from cvxmdp.mdp import MDP, Array
 from cvxmdp.policy import Policy
 
+EPS = float(np.finfo(np.float64).eps)
+FLOOR = 1e-6
+"""What a limit of zero is judged against: this share of a natural size, such as a row's largest entry."""
 LOOSE = 1e-6
 """How exactly a user's projection has to be one, relatively."""
 

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.blocks import Constraint, Response, masked
-from cvxmdp.constraints.base import check_point, limits, numbers, support_of_box
+from cvxmdp.constraints.base import FLOOR, check_point, limits, numbers, support_of_box
 from cvxmdp.mdp import MDP, Array
-
-FLOOR = 1e-6
 
 
 class Bounds(Constraint):

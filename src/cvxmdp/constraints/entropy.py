@@ -10,13 +10,10 @@ import scipy.sparse as sp
 from scipy.special import rel_entr
 
 from cvxmdp.blocks import Constraint, Response
-from cvxmdp.constraints.base import check_point, number, occupancy_of, unbound
+from cvxmdp.constraints.base import EPS, FLOOR, check_point, number, occupancy_of, unbound
 from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
 
-FLOOR = 1e-6
-"""A bound smaller than this is judged against this."""
-EPS = float(np.finfo(np.float64).eps)
 LARGE, STRIDE = 10_000, 31
 """The multiplier of a large point is first sought on every 31st entry: a prime, so that every action is met."""
 
@@ -54,10 +51,6 @@ class Entropic:
         """Which pairs may be visited: those whose reference is not zero."""
         some: npt.NDArray[np.bool_] = self.reference > 0
         return some if self.owner is None else some[self.owner]
-
-    def inside(self, x: Array) -> Array:
-        """Return the nearest x on which F is finite."""
-        return np.where(self.reference > 0, np.maximum(x, 0.0), 0.0)
 
     def shrunk(self, x: Array, step: float) -> Array:
         """Return the prox of ``step F``: the root z of ``z + step count (log(z / r) + 1) = x``."""

@@ -10,16 +10,13 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from cvxmdp.blocks import Constraint, Response
-from cvxmdp.constraints.base import check_point, limits, number, numbers, support_of_box
+from cvxmdp.constraints.base import EPS, FLOOR, check_point, limits, number, numbers, support_of_box
 from cvxmdp.mdp import MDP, Array
 
 INFINITE = 1e30
 """What the QP solver reads as no limit."""
 EQUALITY = 5
 """How the QP solver marks a row that holds with equality."""
-EPS = float(np.finfo(np.float64).eps)
-FLOOR = 1e-6
-"""A limit of zero on a row of nonnegative entries is judged against this share of the row's largest entry."""
 QR_ROWS = 400
 HILDRETH_ROUNDS = 500
 
@@ -172,7 +169,7 @@ class Linear(Constraint):
         """Return multipliers that prove the limits contradict each other (``E'm = 0``, negative support), or None."""
         from scipy.optimize import linprog  # here, since it doubles the time of importing the library
 
-        F, up, low = self.factor, self.upper / self.norms, self.lower / self.norms
+        F, up, low = self.factor, self._high, self._low
         n = up.size
         zero = np.zeros(n)
         cost = np.concatenate([np.where(np.isfinite(up), up, zero), -np.where(np.isfinite(low), low, zero)])

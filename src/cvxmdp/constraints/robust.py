@@ -8,13 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cvxmdp.blocks import Constraint, Response
-from cvxmdp.constraints.base import check_point, number, numbers
+from cvxmdp.constraints.base import EPS, FLOOR, check_point, number, numbers
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
-
-EPS = float(np.finfo(np.float64).eps)
-FLOOR = 1e-6
 
 
 class Ellipsoid:

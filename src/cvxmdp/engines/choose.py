@@ -18,8 +18,6 @@ Engine = Splitting | Mixing | Newton
 
 FEW_ROWS, MANY_ROWS = 20, 100
 """Up to 20 rows mixing is faster than Newton; up to 100 it is the better choice where Newton is too large."""
-
-
 OWN_PAIRS = 200
 """Up to here the derivative of a user's own projection is found by moving each entry of its point."""
 NEWTON_STATES = 3000
@@ -45,10 +43,10 @@ def choose_engine(method: str | Engine, constraints: Sequence[Constraint], terms
         engine: Engine = method
     elif method == "auto":
         rows = sum(c.upper.size for c in constraints if isinstance(c, Linear))
-        round_ = not terms and all(isinstance(c, NormBall) and c.norm.p == 2 for c in constraints)
+        balls = not terms and all(isinstance(c, NormBall) and c.norm.p == 2 for c in constraints)
         large = mdp.num_states > NEWTON_STATES or (own and mdp.num_pairs > OWN_PAIRS)
         few = rows <= (FEW_ROWS if mdp.num_states <= NEWTON_STATES else MANY_ROWS)
-        engine = Mixing() if linear and few else Splitting() if round_ or large else Newton()
+        engine = Mixing() if linear and few else Splitting() if balls or large else Newton()
     else:
         named: dict[str, Engine] = {"splitting": Splitting(), "mixing": Mixing(), "newton": Newton()}
         if method not in named:

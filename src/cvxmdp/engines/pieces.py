@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.blocks import Block, Constraint, Response, masked
+from cvxmdp.blocks import Block, Constraint, Response, Term, masked
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.mdp import Array
 
@@ -101,7 +101,7 @@ class Copy(Piece):
         y = d + sigma * self.u - self.shift
         z = self.block.prox(y, sigma)
         gradient = (y - z) / sigma
-        value = 0.0 if isinstance(self.block, Constraint) else self.block.value(z)  # type: ignore[attr-defined]
+        value = self.block.value(z) if isinstance(self.block, Term) else 0.0
         return Touch(value + sigma * float(gradient @ gradient) / 2, gradient, y, z)
 
     def response(self, touch: Touch, sigma: float) -> Response:
