@@ -14,7 +14,6 @@ from cvxmdp.blocks import Constraint, Term
 from cvxmdp.certificate import Certificate, relative_gap
 from cvxmdp.constraints.combine import Blocks, bind
 from cvxmdp.constraints.linear import Linear
-from cvxmdp.dynamics.linear import few_threads
 from cvxmdp.engines.choose import choose_engine
 from cvxmdp.engines.judge import Bound, Candidate, Judge, Refutation
 from cvxmdp.engines.mixing import Mixing
@@ -25,6 +24,7 @@ from cvxmdp.mdp import MDP, Array
 from cvxmdp.objectives.base import read_objective
 from cvxmdp.solution import Infeasibility, Solution, Stats
 from cvxmdp.status import Progress, Status
+from cvxmdp.threads import few_threads
 
 
 class Problem:

@@ -6,11 +6,6 @@ multiplier.
 
 from __future__ import annotations
 
-import os
-
-# Idle OpenMP threads that spin take the cores that BLAS needs between two kernels: let them sleep.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
 import numpy as np
 from numba import njit, prange
 

@@ -180,6 +180,7 @@ class _EllipsoidBudget(Constraint):
         self.name, self.errors, self.at_most = name, errors, at_most
         self.cost = cost
         self._c = self._turn(cost)
+        self._last: tuple[Array, tuple[Array, float, float]] | None = None
 
     def bind(self, mdp: MDP) -> _EllipsoidBudget:
         check_point(self.cost, mdp.num_pairs)
@@ -205,6 +206,12 @@ class _EllipsoidBudget(Constraint):
 
     def _worst(self, d: Array) -> float:
         return float(self.cost @ d) + self.errors.worst(d)
+
+    def _onto(self, point: Array) -> tuple[Array, float, float]:
+        """Solve for a point; what was projected last is asked for again by ``dual`` and ``response``."""
+        if self._last is None or not np.array_equal(self._last[0], point):
+            self._last = (point.copy(), self._solve(self._turn(point)))
+        return self._last[1]
 
     def _solve(self, y: Array) -> tuple[Array, float, float]:
         """Return the projection in the eigenbasis, the multiplier m of the limit, and ``k = m / |L'd|``.
@@ -256,7 +263,7 @@ class _EllipsoidBudget(Constraint):
         point = check_point(point, self.cost.size)
         if self._inside(point):
             return point
-        return self._back(self._solve(self._turn(point))[0])
+        return self._back(self._onto(point)[0]).copy()
 
     def violation(self, point: Array) -> float:
         return max(self._worst(check_point(point, self.cost.size)) - self.at_most, 0.0)
@@ -271,7 +278,7 @@ class _EllipsoidBudget(Constraint):
         if self._inside(point):
             return np.zeros(self.cost.size + 1)
         y = self._turn(point)
-        d, m, k = self._solve(y)
+        d, m, k = self._onto(point)
         q = self.errors.axes
         x = k * np.sqrt(q) * d if np.isfinite(k) else np.zeros_like(y)
         if np.isinf(k):
@@ -313,7 +320,7 @@ class _EllipsoidBudget(Constraint):
     def response(self, point: Array, projected: Array, step: float) -> Response:
         if self._inside(point):
             return Response(np.zeros_like(point))
-        d, _, k = self._solve(self._turn(point))
+        d, _, k = self._onto(point)
         share, bent, _ = self._bend(d, k)
         along, slope = self._along(d, k)
         factor = np.stack([bent, along / np.sqrt(max(float(slope @ along), 1e-300))], axis=1)

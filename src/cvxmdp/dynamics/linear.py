@@ -7,18 +7,14 @@ Two systems occur.  Policy evaluation, ``(I - gamma P_pi) V = c`` and its transp
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
-from threadpoolctl import ThreadpoolController
 
 from cvxmdp.mdp import Array
 
@@ -32,33 +28,6 @@ VISITED_STATES = 200
 """Up to here a dense factor in every Newton step is faster than conjugate gradients."""
 SPARSE_ROW = 16
 """Up to this many entries a row, a sparse factor of a policy's matrix keeps its fill small."""
-
-
-SMALL_STATES = 500
-"""Up to here all runs on one thread: two win nothing on such matrices, and lose much while the cores are busy."""
-
-
-@cache
-def _pools() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-@contextmanager
-def few_threads(num_states: int) -> Iterator[None]:
-    """Keep BLAS and compiled kernels on one thread while a small model is solved."""
-    if num_states > SMALL_STATES:
-        yield
-        return
-    numba = sys.modules.get("numba")  # not loaded before it is needed, so that the first solve may use more
-    before = numba.get_num_threads() if numba else 0
-    with _pools().limit(limits=1, user_api="blas"):
-        if numba:
-            numba.set_num_threads(1)
-        try:
-            yield
-        finally:
-            if numba:
-                numba.set_num_threads(before)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,41 @@
+"""How many threads a solve takes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+from threadpoolctl import ThreadpoolController
+
+# Idle OpenMP threads that spin take the cores that BLAS needs between two kernels: let them sleep.  Read when the
+# compiled kernels are loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+SMALL_STATES = 500
+"""Up to here all runs on one thread: two win nothing on such matrices, and lose much while the cores are busy."""
+
+
+@cache
+def _pools() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@contextmanager
+def few_threads(num_states: int) -> Iterator[None]:
+    """Keep BLAS and compiled kernels on one thread while a small model is solved."""
+    if num_states > SMALL_STATES:
+        yield
+        return
+    numba = sys.modules.get("numba")  # not loaded before it is needed, so that the first solve may use more
+    before = numba.get_num_threads() if numba else 0
+    with _pools().limit(limits=1, user_api="blas"):
+        if numba:
+            numba.set_num_threads(1)
+        try:
+            yield
+        finally:
+            if numba:
+                numba.set_num_threads(before)
