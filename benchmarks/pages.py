@@ -1,0 +1,351 @@
+"""Tables from the results: the paper's own layout, docs/benchmarks.md, and the tables inside docs/reproduction.md.
+
+python benchmarks/pages.py       write the pages again from benchmarks/results/
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import instances
+import peers
+import referee
+from harness import RESULTS, Cell, Run, same
+
+DOCS = Path(__file__).parent.parent / "docs"
+NAMES = {
+    "ours": "cvxmdp",
+    "ours-splitting": "cvxmdp, splitting",
+    "ours-as-in-paper": "OS-CMDP as printed",
+    "gurobi": "Gurobi",
+    "pdm": "PDM",
+    "scs": "SCS",
+    "clarabel": "Clarabel",
+    "highs-simplex": "HiGHS simplex",
+    "highs-ipm": "HiGHS IPM",
+    "highs-hipo": "HiGHS HiPO",
+    "scipy-highs": "SciPy linprog",
+    "pdlp": "PDLP",
+    "osqp": "OSQP",
+    "mdpsolver": "mdpsolver",
+}
+PAPER_TABLE_NOTE = (
+    "Median seconds (and true objective of the policy). cvxmdp is proven to 1e-6,\n"
+    "peers are asked for 1e-4, OS-CMDP stops by the paper's tests. A + marks a policy\n"
+    "that exceeds a limit by more than 1e-3. (p): the figures printed in the paper."
+)
+EXCEEDS = 1e-3
+"""Relative violation from which the short tables mark an answer."""
+
+PRINTED = {
+    "table1": {
+        "columns": ("ours-as-in-paper", "gurobi", "pdm"),
+        (100, 0.05): ("0.48 (-1.06)", "0.05 (-1.12)", "0.89 (-1.11)"),
+        (100, 0.5): ("0.39 (-1.05)", "0.07 (-1.10)", "0.69 (-1.09)"),
+        (1000, 0.05): ("1.00 (-1.07)", "1.80 (-1.08)", "3.64 (-1.04)"),
+        (1000, 0.5): ("0.63 (-1.08)", "2.96 (-1.11)", "3.22 (-1.08)"),
+        (3000, 0.05): ("11.52 (-1.06)", "20.13 (-1.07)", "70.66 (-1.02)"),
+        (3000, 0.5): ("4.98 (-1.08)", "118.15 (-1.09)", "30.54 (-1.04)"),
+        (5000, 0.05): ("11.89 (-1.03)", "71.98 (-1.07)", "88.37 (-1.01)"),
+        (5000, 0.5): ("10.58 (-1.05)", "756.65 (-1.08)", "86.28 (-1.02)"),
+    },
+    "table2": {
+        "columns": ("ours-as-in-paper", "gurobi", "scs"),
+        (100, 0.05): ("0.01 (-0.55)", "0.03 (-0.55)", "0.016 (-0.55)"),
+        (100, 0.5): ("0.01 (-0.58)", "0.68 (-0.58)", "0.06 (-0.58)"),
+        (1000, 0.05): ("0.38 (-1.39)", "2.72 (-1.39)", "1.29 (-1.39)"),
+        (1000, 0.5): ("0.39 (-1.45)", "224.02 (-1.46)", "8.77 (-1.46)"),
+        (3000, 0.05): ("3.19 (-1.49)", "44.61 (-1.53)", "39.80 (-1.53)"),
+        (3000, 0.5): ("3.18 (-1.51)", "OOM", "194.85 (-1.55)"),
+        (5000, 0.05): ("10.44 (-1.51)", "97.33 (-1.52)", "185.73 (-1.53)"),
+        (5000, 0.5): ("10.45 (-1.52)", "OOM", "984.81 (-1.54)"),
+    },
+}  # fmt: skip
+"""The paper's tables: seconds (objective)."""
+
+
+# --- Reading the results
+
+
+def load(name: str) -> dict[str, Any] | None:
+    """The results of a plan or an experiment, if they are there."""
+    file = RESULTS / f"{name}.json"
+    return json.loads(file.read_text()) if file.exists() else None
+
+
+def cells_of(data: dict[str, Any]) -> list[Cell]:
+    """The cells of the results in the order they were measured."""
+    found = dict.fromkeys((run["case"], run["states"], run["branching"]) for run in data["runs"])
+    return [Cell(*key, count=0) for key in found]
+
+
+def bounds_of(data: dict[str, Any], cell: Cell) -> dict[int, float]:
+    """The best proven bound of each instance."""
+    best: dict[int, float] = {}
+    for run in data["runs"]:
+        if same(run, cell) and run.get("bound") is not None and run["outcome"] != "infeasible":
+            best[run["seed"]] = max(best.get(run["seed"], run["bound"]), run["bound"])
+    return best
+
+
+def runs_of(data: dict[str, Any], cell: Cell, solver: str) -> list[Run]:
+    """The runs of a solver in a cell."""
+    return [run for run in data["runs"] if same(run, cell) and run["solver"] == solver]
+
+
+def answered(runs: list[Run]) -> list[Run]:
+    """Those that ended with a policy or a verdict of infeasibility."""
+    return [run for run in runs if run["outcome"] in ("answer", "infeasible")]
+
+
+def distances(data: dict[str, Any], cell: Cell, solver: str) -> list[float]:
+    """How far the true objectives are above the best bound, relative to |c|'d; negative only beyond a limit."""
+    best = bounds_of(data, cell)
+    return [
+        referee.distance(run["objective"], run["scale"], best[run["seed"]])
+        for run in runs_of(data, cell, solver)
+        if run["outcome"] == "answer" and run.get("objective") is not None and run["seed"] in best
+    ]
+
+
+def ending(runs: list[Run]) -> str:
+    """How runs without an answer ended, in a few words."""
+    others = [run for run in runs if run not in answered(runs)]
+    words = []
+    for run in others:
+        if run["outcome"] == "not run":
+            words.append(str(run["said"]).split(",")[0] + " before")
+        elif run["outcome"] == "failed":
+            words.append(str(run["said"])[:60])
+        else:
+            words.append(run["outcome"])
+    return "; ".join(dict.fromkeys(words))
+
+
+# --- The paper's layout
+
+
+def paper_table(name: str, data: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows: the paper's solvers and ours, with the printed figures below."""
+    printed = PRINTED[name]
+    columns = ("ours", *printed["columns"])
+    rows = []
+    for cell in cells_of(data):
+        shown = [short(data, cell, solver) for solver in columns]
+        case = {"ball": "0.2", "ball-half": "half"}.get(cell.case)
+        label = [f"{cell.states}", f"{cell.branching:g}", *([case] if case else [])]
+        rows.append([*label, *shown])
+        if cell.case != "ball-half" and (cell.states, cell.branching) in printed:
+            rows.append(["", "", *([""] if case else []), "(p)", *printed[cell.states, cell.branching]])
+    head = ["S", "f_b", *(["eps"] if name == "table2" else [])]
+    return [
+        *head,
+        *(NAMES[solver].removesuffix(" as printed") for solver in columns),
+    ], rows
+
+
+def short(data: dict[str, Any], cell: Cell, solver: str) -> str:
+    """Seconds and objective, medians over seeds."""
+    runs = runs_of(data, cell, solver)
+    done = [run for run in answered(runs) if run.get("objective") is not None]
+    if not done:
+        return ending(runs) or "-"
+    mark = "+" if median(run["violation"] for run in done) > EXCEEDS else ""
+    value = f"{seconds(median(run['seconds'] for run in done))} ({median(run['objective'] for run in done):.2f}){mark}"
+    return value if len(done) == len(runs) else f"{value}, {len(done)} of {len(runs)}"
+
+
+def seconds(value: float) -> str:
+    """Three digits, without an exponent."""
+    return (
+        f"{value:.3f}"
+        if value < 0.1
+        else f"{value:.2f}"
+        if value < 10
+        else f"{value:.1f}"
+        if value < 100
+        else f"{value:.0f}"
+    )
+
+
+# --- docs/benchmarks.md
+
+
+def detail(data: dict[str, Any]) -> Iterator[str]:
+    """Yield a section for each cell: every solver, its times, and what its answers are worth."""
+    for cell in cells_of(data):
+        found = data["seeds"][str(cell)]
+        passed = f"; no policy obeys with seeds {', '.join(map(str, found['passed']))}" if found["passed"] else ""
+        yield f"### {cell}"
+        yield ""
+        yield f"Seeds {', '.join(map(str, found['kept']))}{passed}."
+        yield ""
+        yield "| solver | seconds | least to greatest | times ours | first use | distance | violation | memory | |"
+        yield "|---|---|---|---|---|---|---|---|---|"
+        ours = answered(runs_of(data, cell, "ours"))
+        unit = median(run["seconds"] for run in ours) if ours else None
+        for solver in data["about"]["solvers"]:
+            runs = runs_of(data, cell, solver)
+            if runs and all(run["outcome"] != "does not apply" for run in runs):
+                yield "| " + " | ".join([NAMES[solver], *numbers(data, cell, solver, runs, unit)]) + " |"
+        yield ""
+
+
+def numbers(data: dict[str, Any], cell: Cell, solver: str, runs: list[Run], unit: float | None) -> list[str]:
+    """The row of one solver."""
+    done = answered(runs)
+    rest = ending(runs)
+    judged = [run for run in done if run["outcome"] == "answer" and run.get("objective") is not None]
+    infeasible = sum(run["outcome"] == "infeasible" for run in done)
+    notes = [f"{infeasible} called infeasible"] if infeasible else []
+    notes += [f"{len(runs) - len(done)} of {len(runs)}: {rest}" if done else rest] if rest else []
+    if not done:
+        return ["-"] * 7 + ["; ".join(notes)]
+    times = [run["seconds"] for run in done]
+    away = distances(data, cell, solver)
+    return [
+        seconds(median(times)),
+        f"{seconds(min(times))} to {seconds(max(times))}",
+        f"{median(times) / unit:.2g}" if unit else "-",
+        f"{median(run['first_use'] for run in done):.1f}",
+        f"{max(away, key=abs):.0e}" if away else "-",
+        f"{max(run['violation'] for run in judged):.0e}" if judged else "-",
+        f"{max(run['peak_bytes'] for run in done) / 1e9:.2f}",
+        "; ".join(notes),
+    ]
+
+
+def benchmarks() -> str:
+    """The page of all measurements."""
+    lines = [
+        "# Benchmarks",
+        "",
+        "Made by `python benchmarks/pages.py` from the raw numbers in `benchmarks/results/`, which come from",
+        "`cvxmdp paper table1`, `cvxmdp paper table2` and `python benchmarks/harness.py cases`.",
+        "",
+        "Every solver runs in a process of its own with a time limit and a memory limit. *seconds* count from arrays",
+        "in memory to the answer, set-up included, the median over seeds; ours include the proof. Loading and",
+        "compilation are excluded by a warm-up on another instance, whose time is *first use*. All answers are judged",
+        "by the same code (`benchmarks/referee.py`), from the policy read off the solver's occupancy: *distance* is",
+        "that of its true objective above the best proven lower bound, relative to |c|'d (negative only where a limit",
+        "is exceeded), and *violation* the worst relative excess of a limit, each the worst over seeds. *memory* is",
+        "the peak of the process in GB. cvxmdp is asked for its default, a proven 1e-6, and the peers for 1e-4. A",
+        'solver that reached its limit is not run again in that cell or a larger one: "time limit before".',
+        "",
+    ]
+    for name, title in (
+        ("table1", "Linear rows: Table 1"),
+        ("table2", "Euclidean balls: Table 2"),
+        ("cases", "Further cases"),
+    ):
+        data = load(name)
+        if data is None:
+            continue
+        about, versions = data["about"], data["about"]["versions"]
+        lines += [f"## {title}", ""]
+        lines += [
+            f"{about['cores']} cores, {about['memory_gb']:g} GB, Python {about['python']}; at most "
+            f"{about['time_limit']:g} s and {about['memory_limit_gb']:g} GB a solve. "
+            + ", ".join(f"{package} {number}" for package, number in versions.items())
+            + ".",
+            "",
+        ]
+        lines += [f"- *{case}*: {instances.CASES[case]}." for case in dict.fromkeys(c.case for c in cells_of(data))]
+        lines += ["", *detail(data)]
+    lines += ["## Settings", "", "| solver | settings |", "|---|---|"]
+    lines += [f"| {NAMES[name]} | {peer.note} |" for name, peer in peers.PEERS.items()]
+    return "\n".join([*lines, ""])
+
+
+# --- Tables inside docs/reproduction.md
+
+
+def markdown(columns: list[str], rows: list[list[str]]) -> str:
+    """A table."""
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def accuracy() -> str:
+    """Distances of the paper's method from the optimum, and its violations, by cell."""
+    rows = []
+    for name in ("table1", "table2"):
+        data = load(name)
+        for cell in cells_of(data) if data else []:
+            away = distances(data, cell, "ours-as-in-paper")
+            runs = runs_of(data, cell, "ours-as-in-paper")
+            done = [run for run in runs if run["outcome"] == "answer"]
+            if away:
+                span = " to ".join(f"{100 * d:.2g} %" for d in (min(away), median(away), max(away)))
+                worst = f"{max(run['violation'] for run in done):.0e}"
+                rows.append([str(cell), str(len(away)), span, worst])
+            else:
+                rows.append([str(cell), "0", ending(runs), "-"])
+    return markdown(["cell", "answers", "least, median and greatest distance", "greatest violation"], rows)
+
+
+def panels() -> str:
+    """The four panels, by our default and by the paper's method."""
+    data = load("gridworld")
+    rows = []
+    for panel in data["panels"] if data else []:
+        time_limit, collision_limit = panel["limits"]
+        rows.append([
+            f"({panel['panel']}) {time_limit:g}, {collision_limit:g}", panel["method"], panel["verdict"],
+            str(panel["passes"]), f"{panel['time']:.4f}", f"{panel['collision']:.2e}",
+            f"{panel['in the destination']:.3f}", f"{panel['in the top eight rows']:.3f}",
+            str(panel["cells where it randomizes"]),
+        ])  # fmt: skip
+    return markdown(
+        ["limits", "method", "verdict", "passes", "time", "collision", "destination", "top rows", "randomizes in"], rows
+    )
+
+
+def inner() -> str:
+    """The three measures at some passes, for 100 and 2 inner steps."""
+    data = load("inexact")
+    rows = []
+    for name, found in data.items() if data else ():
+        curves = found["curves"]
+        passes = curves["2"]["pass"]
+        for at in (10, 100, passes[-1]):
+            k = min(range(len(passes)), key=lambda i: abs(passes[i] - at))
+            cells = [
+                f"{curves[steps][key][k]:.1e}"
+                for key in ("suboptimality", "violation", "dynamics")
+                for steps in ("100", "2")
+            ]
+            rows.append([name, str(passes[k]), *cells])
+    measures = [f"{words}, {steps}" for words in ("suboptimality", "violation", "dynamics") for steps in (100, 2)]
+    return markdown(["problem", "pass", *measures], rows)
+
+
+def reproduction(text: str) -> str:
+    """Fill the tables between ``<!-- name -->`` and ``<!-- end -->``."""
+    made = {
+        "table1": lambda: markdown(*paper_table("table1", load("table1") or {})),
+        "table2": lambda: markdown(*paper_table("table2", load("table2") or {})),
+        "accuracy": accuracy,
+        "panels": panels,
+        "inner": inner,
+    }
+    for name, make in made.items():
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end -->)", re.DOTALL)
+        text = pattern.sub(lambda found, make=make: found[1] + make() + found[2], text)
+    return text
+
+
+def main() -> None:
+    """Write both pages."""
+    (DOCS / "benchmarks.md").write_text(benchmarks())
+    page = DOCS / "reproduction.md"
+    page.write_text(reproduction(page.read_text()))
+
+
+if __name__ == "__main__":
+    main()
