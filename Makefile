@@ -1,32 +1,45 @@
 PYTHON ?= python3
 BIN := .venv/bin
-STAMP := .venv/.installed
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
-.PHONY: demo test figures kinds projections sets
+.PHONY: demo test paper cases pages kinds projections sets
 
-demo: $(STAMP)  ## the grid world: table and figure
+demo: .venv/.demo  ## the grid world: table and figure
 	$(BIN)/cvxmdp demo
 
-test: $(STAMP)  ## style, types and tests
+test: .venv/.all  ## style, types and tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy src
 	$(BIN)/pytest
 
-figures: $(STAMP)  ## the figures of the README
-	$(BIN)/python benchmarks/figures.py
+paper: .venv/.all  ## the paper's experiments, about two hours; goes on where it was stopped
+	for experiment in table1 table2 gridworld inexact; do $(BIN)/cvxmdp paper $$experiment || exit; done
+	$(BIN)/python benchmarks/pages.py
 
-kinds: $(STAMP)  ## every kind of problem against CVXPY: docs/kinds.md
+cases: .venv/.all  ## the further cases of docs/benchmarks.md; goes on where it was stopped
+	$(BIN)/python benchmarks/harness.py cases $(HOW)
+	$(BIN)/python benchmarks/pages.py
+
+pages: .venv/.all  ## docs/benchmarks.md and the tables of docs/reproduction.md from benchmarks/results/
+	$(BIN)/python benchmarks/pages.py
+
+kinds: .venv/.all  ## every kind of problem against CVXPY: docs/kinds.md
 	PYTHONPATH=tests $(BIN)/python benchmarks/kinds.py $(HOW)
 
-projections: $(STAMP)  ## the speed of projections: docs/projections.md
+projections: .venv/.all  ## the speed of projections: docs/projections.md
 	$(BIN)/python benchmarks/projections.py
 
-sets: $(STAMP)  ## the pictures and tables of docs/sets.md
+sets: .venv/.all  ## the pictures and tables of docs/sets.md
 	$(BIN)/python docs/make_sets.py
 
 # Installed again only when pyproject.toml changes; the package itself is editable.
-$(STAMP): pyproject.toml
+.venv/.demo: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[plot,test]'
+	$(INSTALL) '.[plot]'
+	touch $@
+
+.venv/.all: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(INSTALL) '.[plot,test,bench]'
 	touch $@

@@ -28,6 +28,8 @@ import referee
 
 RESULTS = Path(__file__).parent / "results"
 LIMITS = ("time limit", "out of memory")
+GROWTH = 0.8
+"""Power of the nonzeros with which times are expected to grow."""
 REFERENCE, REFERENCE_SECONDS = 1e-8, 30.0
 """How exactly the optimum is proven before the solvers run, for their distance to be judged, and in what time."""
 Run = dict[str, Any]
@@ -79,8 +81,8 @@ def machine_bytes() -> float:
 
 
 def quick(plan: Plan) -> Plan:
-    """The reduced form: only the smallest cells, one instance each, ten seconds a solve."""
-    cells = tuple(Cell(c.case, c.states, c.branching, 1) for c in plan.cells if c.states == plan.cells[0].states)
+    """The reduced form: only cells of a few hundred states, one instance each, ten seconds a solve."""
+    cells = tuple(Cell(c.case, c.states, c.branching, 1) for c in plan.cells if c.states < 1000)
     return Plan(plan.name, cells, plan.solvers, 10.0, plan.memory_limit)
 
 
@@ -91,14 +93,14 @@ PLANS = {
     "table1": Plan(
         "table1",
         tuple(Cell("linear", *size) for size in GARNET),
-        tolerances("ours", "ours-as-in-paper", "gurobi", "pdm", "scs"),
+        tolerances("ours", "ours-as-in-paper", "gurobi", "pdm", "scs", "scs-in-time"),
         300.0,
         MEMORY,
     ),
     "table2": Plan(
         "table2",
         tuple(Cell(case, *size) for size in GARNET for case in ("ball", "ball-half")),
-        tolerances("ours", "ours-as-in-paper", "gurobi", "scs"),
+        tolerances("ours", "ours-as-in-paper", "gurobi", "scs", "scs-in-time"),
         300.0,
         MEMORY,
     ),
@@ -113,7 +115,7 @@ PLANS = {
             Cell("free", 5000, 0.05, 1),
             *(Cell(case, side**2, 0.0, 1) for side in (200, 1000) for case in ("free-grid", "grid")),
         ),
-        tolerances(*(name for name in peers.PEERS if name != "scipy-highs")),
+        tolerances(*(name for name in peers.PEERS if name not in ("scipy-highs", "scs-in-time"))),
         60.0,
         MEMORY,
     ),
@@ -161,8 +163,10 @@ def about(plan: Plan) -> dict[str, Any]:
 def measure(plan: Plan, file: Path, say: Callable[[str], None], again: Sequence[str] = ()) -> dict[str, Any]:
     """Run what the file lacks, and the solvers of ``again`` anew; write the file after each run."""
     data, now = read(file), about(plan)
-    if data["runs"] and data["about"] != now:
-        other = [key for key in now if data["about"].get(key) != now[key]]
+    other = [key for key in now if key != "solvers" and data["about"].get(key) != now[key]]
+    asked = data["about"].get("solvers", {})
+    other += [f"accuracy of {name}" for name in asked if asked[name] != plan.solvers.get(name)]
+    if data["runs"] and other:
         raise ValueError(
             f"{file} was measured with other {' and '.join(other)}, so it cannot be resumed; move it away, or give "
             "another folder with --out"
@@ -206,7 +210,7 @@ def solve(plan: Plan, cell: Cell, seed: int, data: dict[str, Any], file: Path) -
         for solver in missing:
             run: Run = {"case": cell.case, "states": cell.states, "branching": cell.branching, "seed": seed}
             run["solver"], start = solver, time.perf_counter()
-            if (before := stopped(plan, data, cell, solver)) is not None:
+            if (before := stopped(data, cell, solver)) is not None:
                 run |= {"outcome": "not run", "said": before}
             else:
                 run |= judged(plan, instance, solver, *files)
@@ -241,7 +245,7 @@ def find(data: dict[str, Any], cell: Cell, seed: int, solver: str) -> Run | None
     return next((run for run in data["runs"] if tuple(run[key] for key in keys) == wanted), None)
 
 
-def stopped(plan: Plan, data: dict[str, Any], cell: Cell, solver: str) -> str | None:
+def stopped(data: dict[str, Any], cell: Cell, solver: str) -> str | None:
     """Where the solver reached a limit in this cell or a smaller one."""
     for run in data["runs"]:
         there = Cell(run["case"], run["states"], run["branching"], 0)
@@ -251,33 +255,41 @@ def stopped(plan: Plan, data: dict[str, Any], cell: Cell, solver: str) -> str | 
 
 
 class Clock:
-    """How long the rest will take: a solver takes as long as before in its cell, and grows with the nonzeros."""
+    """How long the rest will take.
+
+    In a cell a solver takes as long as it did there, and in a new cell longer than in its last one by a power of the
+    nonzeros.  Where that reaches the time limit, it is run once and then no more.
+    """
 
     def __init__(self, plan: Plan, data: dict[str, Any]) -> None:
         self.plan, self.data = plan, data
 
     def left(self) -> str:
         """In words."""
-        total = sum(self.expected(cell, solver) * count for cell, solver, count in self.missing())
+        total = sum(self.solver(name) for name in ("reference", *self.plan.solvers))
         return f"about {total / 60:.0f} min left" if total >= 90 else f"about {total:.0f} s left"
 
-    def missing(self) -> Iterator[tuple[Cell, str, int]]:
+    def solver(self, name: str) -> float:
+        total, mine = 0.0, [run for run in self.data["runs"] if run["solver"] == name]
         for cell in self.plan.cells:
-            for solver in ("reference", *self.plan.solvers):
-                done = [r for r in self.data["runs"] if same(r, cell) and r["solver"] == solver]
-                if len(done) < cell.count and stopped(self.plan, self.data, cell, solver) is None:
-                    yield cell, solver, cell.count - len(done)
+            missing = cell.count - sum(same(run, cell) for run in mine)
+            if missing > 0 and stopped(self.data, cell, name) is None:
+                start, solve = self.expected(cell, [run for run in mine if run["outcome"] != "not run"])
+                if solve >= self.plan.time_limit:
+                    return total + start + self.plan.time_limit
+                total += missing * (start + solve)
+        return total
 
-    def expected(self, cell: Cell, solver: str) -> float:
-        mine = [r for r in self.data["runs"] if r["solver"] == solver and r["outcome"] != "not run"]
-        here = [r["all_seconds"] for r in mine if same(r, cell)]
-        if here:
-            return float(sum(here) / len(here))
+    def expected(self, cell: Cell, mine: list[Run]) -> tuple[float, float]:
+        """Seconds to start and judge, and to solve."""
         if not mine:
-            return 2.0
-        last = mine[-1]
-        growth = cell.nonzeros / Cell(last["case"], last["states"], last["branching"], 0).nonzeros
-        return float(min(last["all_seconds"] * max(growth, 1.0), self.plan.time_limit))
+            return 2.0, 1.0
+        near = [run for run in mine if same(run, cell)] or mine[-1:]
+        there = Cell(near[-1]["case"], near[-1]["states"], near[-1]["branching"], 0)
+        growth = max(cell.nonzeros / there.nonzeros, 1.0) ** GROWTH
+        solve = [run.get("seconds", run["all_seconds"]) for run in near]
+        start = [run["all_seconds"] - s for run, s in zip(near, solve, strict=True)]
+        return sum(start) / len(near), growth * sum(solve) / len(near)
 
 
 def same(run: Run, cell: Cell) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -75,7 +76,7 @@ def pdm(instance: Instance, tolerance: float) -> Answer:
 # --- General solvers
 
 
-def scs(instance: Instance, tolerance: float) -> Answer:
+def scs(instance: Instance, tolerance: float, time_limit: float = 0.0) -> Answer:
     import scs
 
     cost, A, b, cones = conic_program(instance)
@@ -83,10 +84,27 @@ def scs(instance: Instance, tolerance: float) -> Answer:
     sizes["q"] = [size for kind, size in cones if kind == "second order"]
     sizes["ep"] = sum(kind == "exponential" for kind, _ in cones)
     answer = scs.SCS(
-        {"A": A, "b": b, "c": cost}, sizes, eps_abs=tolerance, eps_rel=tolerance, max_iters=10**8, verbose=False
+        {"A": A, "b": b, "c": cost},
+        sizes,
+        eps_abs=tolerance,
+        eps_rel=tolerance,
+        max_iters=10**8,
+        verbose=False,
+        time_limit_secs=time_limit,
     ).solve()
     status = answer["info"]["status"]
     return Answer(answer["x"][: instance.c.size] / instance.states, status, status == "infeasible")
+
+
+def with_the_time_of_the_paper(instance: Instance) -> tuple[Instance, float]:
+    """The instance, and the seconds that the paper's method takes on it."""
+    start = time.perf_counter()
+    ours("as in paper")(instance, 1e-4)
+    return instance.sparse(), time.perf_counter() - start
+
+
+def scs_in_time(stored: tuple[Instance, float], tolerance: float) -> Answer:
+    return scs(stored[0], tolerance, stored[1])
 
 
 def clarabel(instance: Instance, tolerance: float) -> Answer:
@@ -267,6 +285,11 @@ PEERS = {
     "scs": Peer(
         scs, "scs", CONIC,
         "eps_abs and eps_rel are the accuracy asked; no limit on iterations; its direct linear solver.",
+    ),
+    "scs-in-time": Peer(
+        scs_in_time, "scs", CONIC,
+        "As SCS, but stopped after the time that the paper's method takes on the same instance.",
+        with_the_time_of_the_paper,
     ),
     "clarabel": Peer(clarabel, "clarabel", CONIC, EXACT + "Its own choice of linear solver and threads."),
     "highs-simplex": Peer(highs("simplex"), "highspy", LINEAR, EXACT + "As many threads as cores."),

@@ -51,6 +51,10 @@ class Dynamics(Protocol):
         """Normalized occupancy of the policy ``pi`` over pairs (evaluation backward)."""
         ...
 
+    def evaluate(self, pi: Array, costs: Array) -> tuple[Array, Array, Array]:
+        """Visits of the states under the policy ``pi``, and value and advantage for each column of ``costs``."""
+        ...
+
     def solve_normal(self, rhs: Array, start: Array) -> Array:
         """Solve ``M'M V = rhs``: the regularized policy evaluation, eq. (10)."""
         ...

@@ -27,6 +27,14 @@ class DenseDynamics(Tabular):
         self.passes += 1
         return c + self.gamma * (self.P @ V) - V[self.owner]
 
+    def advantages(self, costs: Array, V: Array) -> Array:
+        self.passes += 1
+        out: Array = self.P @ V
+        out *= self.gamma
+        out += costs
+        out -= V[self.owner]
+        return out
+
     def flow(self, d: Array) -> Array:
         self.passes += 1
         return np.asarray(self.per_state(d) - self.gamma * (self.P.T @ d))

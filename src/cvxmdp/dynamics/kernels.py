@@ -49,6 +49,26 @@ def advantage(data, indices, indptr, owner, gamma, c, V):
 
 
 @njit(parallel=True, cache=True, fastmath=FAST)
+def advantages(data, indices, indptr, owner, gamma, C, V):
+    """``C + gamma P V - Xi V`` for the columns of C and V at once: P is read a single time."""
+    count = C.shape[1]
+    out = np.empty_like(C)
+    for i in prange(owner.size):
+        line, own = out[i], V[owner[i]]
+        row = slice(indptr[i], indptr[i + 1])
+        values, columns = data[row], indices[row]
+        for j in range(count):
+            line[j] = 0.0
+        for k in range(values.size):
+            value, there = values[k], V[columns[k]]
+            for j in range(count):
+                line[j] += value * there[j]
+        for j in range(count):
+            line[j] = C[i, j] + gamma * line[j] - own[j]
+    return out
+
+
+@njit(parallel=True, cache=True, fastmath=FAST)
 def flow(data, indices, indptr, first, gamma, d, threads):
     """``Xi'd - gamma P'd``; each thread scatters into a row of its own, so that P is read in storage order."""
     num_states = first.size - 1

@@ -22,6 +22,7 @@ Solve = Callable[[Array], Array]
 
 KRYLOV_TOLERANCE = 1e-13
 KRYLOV_ROUNDS = 20
+BICGSTAB_STEPS = 60
 NORMAL_STATES = 1500
 """Up to here a dense factor of M'M (18 MB, a tenth of a second) is always worth its time."""
 VISITED_STATES = 200
@@ -136,12 +137,21 @@ def _refined(matrix: Any, solve: Solve) -> Solve:
 
 
 def _krylov(transition: Any, gamma: float) -> Solve:
-    """GMRES on ``I - gamma P_pi``; where it stalls, as on long cycles near discount one, a sparse factor takes over."""
+    """Krylov methods on ``I - gamma P_pi``, for one right side or for the columns of several.
+
+    Several go through BiCGSTAB together, so that P_pi is read once for all of them; a single one, and those that did
+    not get there, through GMRES.  Where that stalls too, as on long cycles near discount one, a sparse factor takes over.
+    """
     size = transition.shape[0]
     operator = spla.LinearOperator((size, size), matvec=lambda x: x - gamma * (transition @ x), dtype=np.float64)
     direct: list[Solve] = []
 
     def solve(rhs: Array) -> Array:
+        if rhs.ndim == 2:
+            x, open_columns = bicgstab(lambda x: x - gamma * (transition @ x), rhs, KRYLOV_TOLERANCE)
+            for column in open_columns:
+                x[:, column] = solve(rhs[:, column])
+            return x
         scale = float(np.linalg.norm(rhs))
         if scale == 0.0:
             return np.zeros(size)
@@ -156,6 +166,32 @@ def _krylov(transition: Any, gamma: float) -> Solve:
         return direct[0](rhs)
 
     return solve
+
+
+def bicgstab(apply: Solve, rhs: Array, tolerance: float) -> tuple[Array, list[int]]:
+    """Solve ``A x = rhs`` for all columns of ``rhs`` in step; also return the columns that did not get there."""
+    x, r = np.zeros_like(rhs), rhs.copy()
+    shadow, p, rho = r.copy(), r.copy(), np.einsum("ij,ij->j", r, r)
+    goal = tolerance * np.linalg.norm(rhs, axis=0)
+    with np.errstate(all="ignore"):  # columns that are done, or break down, are left as they are
+        for _ in range(BICGSTAB_STEPS):
+            running = np.linalg.norm(r, axis=0) > goal
+            if not running.any():
+                break
+            v = apply(p)
+            alpha = np.where(running, rho / np.einsum("ij,ij->j", shadow, v), 0.0)
+            s = r - alpha * v
+            t = apply(s)
+            omega = np.where(running, np.einsum("ij,ij->j", t, s) / np.einsum("ij,ij->j", t, t), 0.0)
+            x += alpha * p + omega * s
+            r = np.where(running, s - omega * t, r)
+            before, rho = rho, np.einsum("ij,ij->j", shadow, r)
+            beta = np.where(running, rho / before * alpha / omega, 0.0)
+            p = r + beta * (p - omega * v)
+        missed = ~(
+            np.linalg.norm(rhs - apply(x), axis=0) <= 10 * np.maximum(goal, tolerance * np.linalg.norm(x, axis=0))
+        )
+    return x, list(np.flatnonzero(missed))
 
 
 def conjugate_gradients(apply: Solve, rhs: Array, start: Array, diagonal: Array, tolerance: float, steps: int) -> Array:

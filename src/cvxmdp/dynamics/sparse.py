@@ -34,6 +34,11 @@ class SparseDynamics(Tabular):
         out: Array = self._kernels.advantage(*self._csr, self.owner, self.gamma, c, V)
         return out
 
+    def advantages(self, costs: Array, V: Array) -> Array:
+        self.passes += 1
+        out: Array = self._kernels.advantages(*self._csr, self.owner, self.gamma, costs, np.ascontiguousarray(V))
+        return out
+
     def flow(self, d: Array) -> Array:
         self.passes += 1
         out: Array = self._kernels.flow(*self._csr, self.first, self.gamma, d, self._threads)

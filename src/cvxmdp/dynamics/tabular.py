@@ -44,6 +44,10 @@ class Tabular(ABC):
         """``c + M V``."""
 
     @abstractmethod
+    def advantages(self, costs: Array, V: Array) -> Array:
+        """:meth:`advantage` for each column, with one pass over P."""
+
+    @abstractmethod
     def flow(self, d: Array) -> Array:
         """``-M'd``."""
 
@@ -57,13 +61,17 @@ class Tabular(ABC):
     def factor(self, matrix: Any) -> Solve:
         return factor_spd(matrix)
 
+    def _choice(self, pi: Array) -> Any:
+        """The probabilities as a sparse matrix, states by pairs."""
+        taken = np.flatnonzero(pi)
+        return sp.csr_array((pi[taken], (self.owner[taken], taken)), shape=(self.num_states, self.num_pairs))
+
     def _policy_matrix(self, pi: Array) -> Any:
         """``P_pi``, touching only the rows of pairs that are taken."""
         taken = np.flatnonzero(pi)
         if taken.size == self.num_states and np.all(pi[taken] == 1.0):
             return self.P[taken]
-        weights = sp.csr_array((pi[taken], (self.owner[taken], taken)), shape=(self.num_states, self.num_pairs))
-        return weights @ self.P
+        return self._choice(pi) @ self.P
 
     def value(self, pi: Array, c: Array) -> Array:
         forward, _ = factor_policy(self.plan.policy, self._policy_matrix(pi), self.gamma)
@@ -72,6 +80,11 @@ class Tabular(ABC):
     def occupancy(self, pi: Array) -> Array:
         _, backward = factor_policy(self.plan.policy, self._policy_matrix(pi), self.gamma)
         return self._spread(backward((1 - self.gamma) * self.rho), pi)
+
+    def evaluate(self, pi: Array, costs: Array) -> tuple[Array, Array, Array]:
+        forward, backward = factor_policy(self.plan.policy, self._policy_matrix(pi), self.gamma)
+        V = forward(np.asarray(self._choice(pi) @ costs))
+        return backward((1 - self.gamma) * self.rho), V, self.advantages(costs, V)
 
     def _spread(self, visits: Array, pi: Array) -> Array:
         # What is left of states that are never reached is rounding of rounding.

@@ -127,10 +127,11 @@ class Judge:
             return new.value < old.value
         return new.violation < old.violation
 
-    def prove(self, duals: Sequence[Array]) -> Bound:
-        """Price the duals into a lower bound on the optimum and keep it when it is the best so far."""
+    def prove(self, duals: Sequence[Array], start: Array | None = None) -> Bound:
+        """Price the duals into a lower bound on the optimum, from the value ``start``; keep it if it is the best."""
         u, top, size = self.blocks.normals(duals)
-        start = self.bound.V if self.bound is not None else self.unconstrained.V
+        if start is None:
+            start = self.bound.V if self.bound is not None else self.unconstrained.V
         # A tenth of what the tolerance allows is exact enough for a bound.
         accuracy = 0.1 * self.tolerance * (self.best.scale if self.best is not None else 0.0)
         priced = policy_iteration(self.dynamics, self.c + u, start, accuracy, self.deadline)

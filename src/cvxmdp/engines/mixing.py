@@ -13,12 +13,20 @@ from typing import Any
 
 import daqp
 import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
 
 from cvxmdp.constraints.linear import EQUALITY, INFINITE, Linear
+from cvxmdp.engines.frozen import solve_frozen
 from cvxmdp.engines.judge import NEAREST, Judge
 from cvxmdp.engines.presolve import indicator, policy_iteration
 from cvxmdp.mdp import Array, Indices
 from cvxmdp.status import Status
+
+MOST_ROUNDS, PATIENCE = 40, 8
+"""Rounds with frozen visits, and how many of them may pass without halving what is missing."""
+EXACT = 1e-2
+"""Share of the tolerance within which limits are met before the rounds end, unless that takes more than one round."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +68,53 @@ class Mixing:
         if start is not None:
             mixture.add(start[0])
             judge.prove(start[1])
+        status = self._refine(judge, mixture)
+        if status is not None:
+            return status, f"mixing: policies from prices, {judge.iterations} rounds"
         status = self._reach(judge, mixture)
         if status is Status.INFEASIBLE:
             status = self._approach(judge, mixture) or self._improve(judge, mixture)
         elif status is None:
             status = self._improve(judge, mixture)
         return status, f"mixing {len(mixture.occupancies)} policies"
+
+    def _refine(self, judge: Judge, mixture: Mixture) -> Status | None:
+        """Solve the program with frozen visits and evaluate its policy, round after round; None where it gets stuck."""
+        assert judge.best is not None
+        dynamics, costs, limits, equal = judge.dynamics, *mixture.frozen_rows()
+        pi, prices = judge.best.policy.probabilities, np.where(equal, 0.0, 0.3)
+        least, stuck, was_close = 1.0, 0, False
+        for _ in range(MOST_ROUNDS):
+            judge.iterations += 1
+            x, V, A = dynamics.evaluate(pi, costs)
+            J = (1 - dynamics.gamma) * (dynamics.rho @ V)
+            room = limits - J[1:]
+            excess = float(np.max(np.where(equal, np.abs(room), -room), initial=0.0))
+            accuracy = min(max(0.01 * least**2, 0.01 * judge.tolerance), 1e-3)
+            frozen = solve_frozen(A, x, dynamics.first, room, equal, prices, accuracy)
+            if frozen is None:
+                break
+            prices = frozen.multipliers
+            bound = float(J[0] - prices @ room + frozen.least)
+            gap = (float(J[0]) - bound) / max(float(np.abs(costs[:, 0]) @ (x[dynamics.owner] * pi)), 1e-300)
+            close = excess <= judge.tolerance and gap <= judge.tolerance
+            limit = judge.limit()
+            if close or limit is not None:
+                judge.propose(x[dynamics.owner] * pi)
+                duals = judge.blocks.split([mixture.frozen_dual(prices)])
+                judge.prove(duals, mixture.cost_scale * (V[:, 0] + V[:, 1:] @ prices))
+            judge.record(excess)
+            # One round more makes the limits all but exact.
+            if (excess <= EXACT * judge.tolerance or was_close or limit is not None) and (status := judge.verdict()):
+                return status
+            was_close = close
+            stuck = 0 if max(excess, gap) < 0.5 * least else stuck + 1
+            least = min(least, max(excess, gap))
+            if stuck == PATIENCE:
+                break
+            pi = frozen.policy
+        mixture.add(judge.dynamics.occupancy(pi))
+        return None
 
     def _reach(self, judge: Judge, mixture: Mixture) -> Status | None:
         """Lower the worst relative excess until some mixture obeys (None), or prove that none does."""
@@ -195,6 +244,26 @@ class Mixture:
         self.signs = np.concatenate([np.ones(up.sum()), -np.ones(down.sum())])
         self.limits = np.concatenate([linear.upper[up], -linear.lower[down]]) / self.scale[self.which]
         self.relaxation = np.zeros(linear.upper.size)
+
+    def frozen_rows(self) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
+        """Cost and sides as columns over pairs, the limits of the sides, and which of them are equalities."""
+        linear = self.linear
+        self.kept = np.flatnonzero((self.signs > 0) | (linear.upper != linear.lower)[self.which])
+        rows = linear.rows[self.which[self.kept]]
+        rows = np.asarray(rows.todense()) if sp.issparse(rows) else rows
+        sides = (self.signs / self.scale[self.which])[self.kept, None] * rows
+        costs = np.vstack([self.judge.c / self.cost_scale, sides]).T
+        return (
+            np.ascontiguousarray(costs),
+            self.limits[self.kept],
+            (linear.upper == linear.lower)[self.which[self.kept]],
+        )
+
+    def frozen_dual(self, multipliers: Array) -> Array:
+        """Turn multipliers of :meth:`frozen_rows` into multipliers of the rows, in units of the cost."""
+        sides = np.zeros(self.which.size)
+        sides[self.kept] = self.cost_scale * multipliers
+        return self.dual(sides)
 
     def add(self, d: Array) -> None:
         """Add an occupancy."""

@@ -1,0 +1,243 @@
+"""Compiled loops of the frozen program (see frozen.py): an interior point method over the pairs.
+
+``A`` has a row for each pair: its advantage for the cost, then for each limit.  ``x`` weighs the states.  All loops go
+state by state, since the states' equations are eliminated one by one; what is left has one unknown a limit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+FAST = {"reassoc", "contract", "nsz"}
+BACK_OFF = 0.99
+"""Share of the longest step that is taken."""
+FAR = 1e9
+
+
+@njit(cache=True, fastmath=FAST)
+def priced(A, first, lam):
+    """Advantages at cost plus priced limits: of each pair less its state's least, who attains it, the least of all."""
+    n, num_states = A.shape[1] - 1, first.size - 1
+    q, greedy, least = np.empty(A.shape[0]), np.empty(num_states, np.int64), np.inf
+    for s in range(num_states):
+        low, where = np.inf, first[s]
+        for i in range(first[s], first[s + 1]):
+            row = A[i]
+            total = row[0]
+            for k in range(n):
+                total += lam[k] * row[k + 1]
+            q[i] = total
+            if total < low:
+                low, where = total, i
+        for i in range(first[s], first[s + 1]):
+            q[i] -= low
+        greedy[s] = where
+        least = min(least, low)
+    return q, greedy, least
+
+
+@njit(cache=True, fastmath=FAST)
+def centre(q, x, first, mu, p, z):
+    """Fill in the central point at the prices of q: ``p z = mu`` for each pair, p a distribution in each state.
+
+    In a state ``z = x q + y`` with the one y > 0 at which the probabilities ``mu / z`` add up to one.
+    """
+    for s in range(first.size - 1):
+        start, end = first[s], first[s + 1]
+        y = mu  # here the best action alone has probability one, so the root lies above
+        for _ in range(50):
+            total, slope = -1.0, 0.0
+            for i in range(start, end):
+                share = mu / (x[s] * q[i] + y)
+                total += share
+                slope += share * share
+            move = total * mu / slope
+            y += move
+            if move <= 1e-12 * y:
+                break
+        for i in range(start, end):
+            z[i] = x[s] * q[i] + y
+            p[i] = mu / z[i]
+
+
+@njit(cache=True, fastmath=FAST)
+def eliminated(A, x, first, p, z, means, totals):
+    """Schur complement of the states in the normal equations with weights p / z."""
+    n = A.shape[1] - 1
+    schur, away = np.zeros((n, n)), np.empty(n)
+    for s in range(first.size - 1):
+        mean, total = means[s], 0.0
+        mean[:] = 0.0
+        for i in range(first[s], first[s + 1]):
+            row, weight = A[i], p[i] / z[i]
+            total += weight
+            for k in range(n):
+                mean[k] += weight * row[k + 1]
+        for k in range(n):
+            mean[k] /= total
+        totals[s] = total
+        for i in range(first[s], first[s + 1]):
+            row, weight = A[i], p[i] / z[i] * x[s] * x[s]
+            for k in range(n):
+                away[k] = row[k + 1] - mean[k]
+            for k in range(n):
+                line, share = schur[k], weight * away[k]
+                for j in range(k + 1):
+                    line[j] += share * away[j]
+    return schur
+
+
+@njit(cache=True, fastmath=FAST)
+def factor(matrix):
+    """Turn the lower triangle into its Cholesky factor; return whether there is one."""
+    for k in range(matrix.shape[0]):
+        for j in range(k + 1):
+            total = matrix[k, j]
+            for i in range(j):
+                total -= matrix[k, i] * matrix[j, i]
+            if j < k:
+                matrix[k, j] = total / matrix[j, j]
+            elif total > 0:
+                matrix[k, k] = np.sqrt(total)
+            else:
+                return False
+    return True
+
+
+@njit(cache=True, fastmath=FAST)
+def solve(lower, b):
+    """Solve with a Cholesky factor, in place."""
+    for k in range(b.size):
+        for j in range(k):
+            b[k] -= lower[k, j] * b[j]
+        b[k] /= lower[k, k]
+    for k in range(b.size - 1, -1, -1):
+        for j in range(k + 1, b.size):
+            b[k] -= lower[j, k] * b[j]
+        b[k] /= lower[k, k]
+
+
+@njit(cache=True, fastmath=FAST)
+def right_side(A, x, first, means, free, sums, b):
+    """Subtract the rows' share of the free changes from b, and sum the changes of each state."""
+    n = A.shape[1] - 1
+    for s in range(first.size - 1):
+        mean, total = means[s], 0.0
+        for i in range(first[s], first[s + 1]):
+            row, change = A[i], free[i]
+            total += change
+            change *= x[s]
+            for k in range(n):
+                b[k] -= change * (row[k + 1] - mean[k])
+        sums[s] = total
+
+
+@njit(cache=True, fastmath=FAST)
+def directions(A, x, first, p, z, means, totals, free, sums, dy, dp, dz):
+    """Fill in the changes of p and z that belong to the multipliers' change dy; return the longest step for both."""
+    n, longest = A.shape[1] - 1, FAR
+    for s in range(first.size - 1):
+        own = -sums[s] / totals[s]
+        for k in range(n):
+            own -= x[s] * means[s, k] * dy[k]
+        for i in range(first[s], first[s + 1]):
+            row, change = A[i], 0.0
+            for k in range(n):
+                change += row[k + 1] * dy[k]
+            change = own + x[s] * change
+            dz[i], dp[i] = -change, free[i] + p[i] / z[i] * change
+            if dz[i] < 0:
+                longest = min(longest, -z[i] / dz[i])
+            if dp[i] < 0:
+                longest = min(longest, -p[i] / dp[i])
+    return longest
+
+
+@njit(cache=True, fastmath=FAST)
+def rows_step(r, lam, bounded, free, dy, dr):
+    """Fill in the change of the rows' slacks; return the longest step for slacks and multipliers."""
+    longest = FAR
+    for k in range(r.size):
+        dr[k] = free[k] + r[k] / lam[k] * dy[k] if bounded[k] else 0.0
+        if dr[k] < 0:
+            longest = min(longest, -r[k] / dr[k])
+        if bounded[k] and dy[k] > 0:
+            longest = min(longest, lam[k] / dy[k])
+    return longest
+
+
+@njit(cache=True, fastmath=FAST)
+def interior_point(A, x, first, room, bounded, lam, mu, accuracy, most_steps):
+    """Mehrotra's predictor-corrector method from the central point at prices lam; lam ends as the multipliers.
+
+    Returns the policy and the steps after which gap and open rows were within the accuracy, -1 if they never were.
+    """
+    num_pairs, n, num_states = A.shape[0], A.shape[1] - 1, first.size - 1
+    p, z, free = np.empty(num_pairs), np.empty(num_pairs), np.empty(num_pairs)
+    dp, dz = np.empty(num_pairs), np.empty(num_pairs)
+    means, totals, sums = np.empty((num_states, n)), np.empty(num_states), np.empty(num_states)
+    r, dr, free_r, dy, missing = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.empty(n)
+    centre(priced(A, first, lam)[0], x, first, mu, p, z)
+    missing[:] = room
+    for s in range(num_states):
+        for i in range(first[s], first[s + 1]):
+            for k in range(n):
+                missing[k] -= x[s] * p[i] * A[i, k + 1]
+    count = num_pairs
+    for k in range(n):
+        if bounded[k]:
+            count += 1
+            r[k] = max(mu / lam[k], abs(missing[k]))
+            missing[k] -= r[k]
+    for done in range(most_steps):
+        gap, worst = 0.0, 0.0
+        for i in range(num_pairs):
+            gap += p[i] * z[i]
+            free[i] = -p[i]
+        for k in range(n):
+            gap += r[k] * lam[k]
+            worst = max(worst, abs(missing[k]))
+            free_r[k] = -r[k]
+            dy[k] = missing[k] + r[k]
+        if not gap < FAR:
+            return p, -1
+        if gap <= accuracy and worst <= accuracy:
+            return p, done
+        schur = eliminated(A, x, first, p, z, means, totals)
+        trace = 0.0
+        for k in range(n):
+            trace += schur[k, k]
+        for k in range(n):
+            schur[k, k] += 1e-14 * trace / n + (r[k] / lam[k] if bounded[k] else 0.0)
+        if not factor(schur):
+            return p, -1
+        right_side(A, x, first, means, free, sums, dy)
+        solve(schur, dy)
+        step = min(1.0, directions(A, x, first, p, z, means, totals, free, sums, dy, dp, dz))
+        step = min(step, rows_step(r, lam, bounded, free_r, dy, dr))
+        ahead = 0.0
+        for i in range(num_pairs):
+            ahead += (p[i] + step * dp[i]) * (z[i] + step * dz[i])
+        for k in range(n):
+            ahead += (r[k] + step * dr[k]) * (lam[k] - step * dy[k]) if bounded[k] else 0.0
+        aim = (ahead / gap) ** 3 * gap / count
+        for i in range(num_pairs):
+            free[i] = (aim - p[i] * z[i] - dp[i] * dz[i]) / z[i]
+        for k in range(n):
+            if bounded[k]:
+                free_r[k] = (aim - r[k] * lam[k] + dr[k] * dy[k]) / lam[k]
+        for k in range(n):
+            dy[k] = missing[k] - free_r[k]
+        right_side(A, x, first, means, free, sums, dy)
+        solve(schur, dy)
+        step = directions(A, x, first, p, z, means, totals, free, sums, dy, dp, dz)
+        step = min(1.0, BACK_OFF * min(step, rows_step(r, lam, bounded, free_r, dy, dr)))
+        for i in range(num_pairs):
+            p[i] += step * dp[i]
+            z[i] += step * dz[i]
+        for k in range(n):
+            r[k] += step * dr[k]
+            lam[k] -= step * dy[k]
+            missing[k] *= 1 - step
+    return p, -1
