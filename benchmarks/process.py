@@ -26,7 +26,7 @@ from peers import PEERS
 
 SET_UP_SECONDS = 300.0
 """Most time for loading and storing, which do not count."""
-WARM_UP_SECONDS = 5.0
+WARM_UP_SECONDS = 30.0
 """Where the warm-up takes longer it is given up: by then everything is loaded."""
 NO_MEMORY = ("MemoryError", "bad_alloc", "memory allocation", "ut of memory", "annot allocate", "failed to map segment")
 """What the last words of a process without memory contain."""

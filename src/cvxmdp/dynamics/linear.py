@@ -140,7 +140,7 @@ def _krylov(transition: Any, gamma: float) -> Solve:
     """Krylov methods on ``I - gamma P_pi``, for one right side or for the columns of several.
 
     Several go through BiCGSTAB together, so that P_pi is read once for all of them; a single one, and those that did
-    not get there, through GMRES.  Where that stalls too, as on long cycles near discount one, a sparse factor takes over.
+    not get there, through GMRES.  Where that stalls, as on long cycles near discount one, a sparse factor takes over.
     """
     size = transition.shape[0]
     operator = spla.LinearOperator((size, size), matvec=lambda x: x - gamma * (transition @ x), dtype=np.float64)
