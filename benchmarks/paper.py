@@ -123,7 +123,7 @@ def described(mdp: cm.MDP, problem: cm.Problem, solution: cm.Solution) -> dict[s
 
 def inexact(experiment: str, out: Path, quick: bool, say: Say) -> None:
     """Follow the paper's method with 2 and with 100 inner steps, on a Garnet model and the grid world."""
-    states, branching, passes = (100, 0.05, (50, 50)) if quick else (1000, 0.05, (300, 3000))
+    states, branching, passes = (100, 0.05, (50, 50)) if quick else (1000, 0.05, (200, 2000))
     seed = instances.seeds("linear", states, branching, 1, instances.FIRST_SEED)[0][0]
     problems = {
         f"Garnet, S = {states}, f_b = {branching:g}, seed {seed}": instances.make("linear", states, branching, seed),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -41,6 +42,8 @@ class Peer:
     note: str
     store: Callable[[Instance], Any] = Instance.sparse
     """How the solver likes its arrays; done before the clock starts."""
+    most_states: float = math.inf
+    """Larger models are not tried."""
 
 
 LINEAR = (Rows, type(None))
@@ -288,8 +291,8 @@ PEERS = {
     ),
     "scs-in-time": Peer(
         scs_in_time, "scs", CONIC,
-        "As SCS, but stopped after the time that the paper's method takes on the same instance.",
-        with_the_time_of_the_paper,
+        "As SCS, but stopped after the time that the paper's method takes on the same instance; up to 1000 states.",
+        with_the_time_of_the_paper, 1000,
     ),
     "clarabel": Peer(clarabel, "clarabel", CONIC, EXACT + "Its own choice of linear solver and threads."),
     "highs-simplex": Peer(highs("simplex"), "highspy", LINEAR, EXACT + "As many threads as cores."),

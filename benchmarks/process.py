@@ -73,7 +73,7 @@ def work(job: Path) -> None:
     name, instance_file, warm_up_file, tolerance, time_limit, memory_limit, out = pickle.loads(job.read_bytes())
     resource.setrlimit(resource.RLIMIT_DATA, (int(memory_limit), int(memory_limit)))
     peer, instance = PEERS[name], pickle.loads(instance_file.read_bytes())
-    if not isinstance(instance.limit, peer.takes):
+    if not isinstance(instance.limit, peer.takes) or instance.states > peer.most_states:
         out.write_bytes(pickle.dumps({"outcome": "does not apply"}))
         return
     small = peer.store(pickle.loads(warm_up_file.read_bytes()))

@@ -124,6 +124,26 @@ def test_a_policy_is_evaluated_forward_and_backward(model, kind, how):
 @every_kind
 @every_way
 @every_model
+def test_a_policy_is_evaluated_for_several_costs_at_once(model, kind, how):
+    dynamics, pi = build(model, kind, how), random_policy(model, 4)
+    costs = np.random.default_rng(1).normal(size=(len(model["state"]), 3))
+    costs[:, 1] = 0.0
+    visits, V, A = dynamics.evaluate(pi, costs, 1e-13)
+    states = model["P"].shape[1]
+    d = occupancy(model, pi)
+    np.testing.assert_allclose(visits, np.bincount(model["state"], weights=d, minlength=states), atol=1e-11)
+    for k in range(3):
+        expected = value(model, pi, costs[:, k])
+        size = max(1, np.abs(expected).max())
+        np.testing.assert_allclose(V[:, k], expected, atol=1e-9 * size)
+        advantage = costs[:, k] + model["discount"] * model["P"] @ expected - expected[model["state"]]
+        np.testing.assert_allclose(A[:, k], advantage, atol=1e-9 * size)
+    assert dynamics.passes == 1
+
+
+@every_kind
+@every_way
+@every_model
 def test_regularized_evaluation_solves_its_normal_equations(model, kind, how):
     """Checked by the residual, which asks the same of direct and iterative solves whatever the conditioning."""
     dynamics, rng = build(model, kind, how), np.random.default_rng(3)

@@ -51,8 +51,11 @@ class Dynamics(Protocol):
         """Normalized occupancy of the policy ``pi`` over pairs (evaluation backward)."""
         ...
 
-    def evaluate(self, pi: Array, costs: Array) -> tuple[Array, Array, Array]:
-        """Visits of the states under the policy ``pi``, and value and advantage for each column of ``costs``."""
+    def evaluate(self, pi: Array, costs: Array, accuracy: float) -> tuple[Array, Array, Array]:
+        """Visits of the states under the policy ``pi``, and value and advantage for each column of ``costs``.
+
+        Krylov methods stop at the relative accuracy; factors are exact.
+        """
         ...
 
     def solve_normal(self, rhs: Array, start: Array) -> Array:

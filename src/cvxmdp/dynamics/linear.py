@@ -111,11 +111,14 @@ def factor_spd(matrix: Any) -> Solve:
     return lambda rhs: np.asarray(la.cho_solve((lower, True), rhs, check_finite=False))
 
 
-def factor_policy(how: str, transition: Any, gamma: float) -> tuple[Solve, Solve]:
-    """Return solvers of ``(I - gamma P_pi) x = rhs`` and of its transpose, refined once to working accuracy."""
+def factor_policy(how: str, transition: Any, gamma: float, accuracy: float = KRYLOV_TOLERANCE) -> tuple[Solve, Solve]:
+    """Return solvers of ``(I - gamma P_pi) x = rhs`` and of its transpose.
+
+    Factors are refined once to working accuracy; Krylov methods stop at the relative accuracy.
+    """
     size = transition.shape[0]
     if how == "iterative":
-        return _krylov(transition, gamma), _krylov(transition.T, gamma)
+        return _krylov(transition, gamma, accuracy), _krylov(transition.T, gamma, accuracy)
     if how == "sparse":
         matrix = sp.csc_matrix(sp.identity(size) - gamma * sp.csc_matrix(transition))
         lu = sparse_factor(matrix)
@@ -136,7 +139,7 @@ def _refined(matrix: Any, solve: Solve) -> Solve:
     return refined
 
 
-def _krylov(transition: Any, gamma: float) -> Solve:
+def _krylov(transition: Any, gamma: float, accuracy: float) -> Solve:
     """Krylov methods on ``I - gamma P_pi``, for one right side or for the columns of several.
 
     Several go through BiCGSTAB together, so that P_pi is read once for all of them; a single one, and those that did
@@ -148,7 +151,7 @@ def _krylov(transition: Any, gamma: float) -> Solve:
 
     def solve(rhs: Array) -> Array:
         if rhs.ndim == 2:
-            x, open_columns = bicgstab(lambda x: x - gamma * (transition @ x), rhs, KRYLOV_TOLERANCE)
+            x, open_columns = bicgstab(lambda x: x - gamma * (transition @ x), rhs, accuracy)
             for column in open_columns:
                 x[:, column] = solve(rhs[:, column])
             return x
@@ -157,9 +160,9 @@ def _krylov(transition: Any, gamma: float) -> Solve:
             return np.zeros(size)
         x = np.zeros(size)
         for _ in range(KRYLOV_ROUNDS if not direct else 0):
-            x, _ = spla.gmres(operator, rhs, x0=x, rtol=KRYLOV_TOLERANCE, atol=0.0, restart=40, maxiter=5)
+            x, _ = spla.gmres(operator, rhs, x0=x, rtol=accuracy, atol=0.0, restart=40, maxiter=5)
             residual = float(np.linalg.norm(rhs - operator @ x))
-            if residual <= 10 * KRYLOV_TOLERANCE * max(scale, float(np.linalg.norm(x))):
+            if residual <= 10 * accuracy * max(scale, float(np.linalg.norm(x))):
                 return np.asarray(x)
         if not direct:
             direct.append(factor_policy("sparse", transition, gamma)[0])

@@ -81,8 +81,8 @@ class Tabular(ABC):
         _, backward = factor_policy(self.plan.policy, self._policy_matrix(pi), self.gamma)
         return self._spread(backward((1 - self.gamma) * self.rho), pi)
 
-    def evaluate(self, pi: Array, costs: Array) -> tuple[Array, Array, Array]:
-        forward, backward = factor_policy(self.plan.policy, self._policy_matrix(pi), self.gamma)
+    def evaluate(self, pi: Array, costs: Array, accuracy: float) -> tuple[Array, Array, Array]:
+        forward, backward = factor_policy(self.plan.policy, self._policy_matrix(pi), self.gamma, accuracy)
         V = forward(np.asarray(self._choice(pi) @ costs))
         return backward((1 - self.gamma) * self.rho), V, self.advantages(costs, V)
 

@@ -26,6 +26,8 @@ import numpy.typing as npt
 from cvxmdp.mdp import Array, Indices
 
 MOST_STEPS = 80
+PARALLEL_ENTRIES = 50_000
+"""Advantages from which on threads share the work."""
 NEAREST_START = 1e-2
 """The method starts this much nearer to the end, at most, where the last multipliers all but meet the limits."""
 TAKEN = 1e-7
@@ -60,7 +62,8 @@ def solve_frozen(
     Rows marked ``equal`` hold with equality.  The method begins at a central point of the prices ``start``.  Returns
     None where the program has no solution, or none was found.
     """
-    from cvxmdp.engines import kernels  # compiled kernels load when first used
+    from cvxmdp.engines import kernels  # isort: skip  # compiled kernels load when first used
+    from numba import get_num_threads
 
     x = np.maximum(x, UNVISITED * x.max())
     counts = np.diff(first)
@@ -68,9 +71,10 @@ def solve_frozen(
     begin = np.where(equal, start, np.maximum(start, LEAST_PRICE))
     natural = max(float(kernels.priced(A, first, begin)[0] @ weights) / weights.size, accuracy / weights.size)
     missed = float(np.max(np.where(equal, np.abs(room), -room), initial=0.0))
+    cuts = np.linspace(0, x.size, (get_num_threads() if A.size > PARALLEL_ENTRIES else 1) + 1).astype(np.int64)
     for mu in (natural * min(max(np.sqrt(missed), NEAREST_START), 1.0), natural):
         multipliers = begin.copy()
-        p, steps = kernels.interior_point(A, x, first, room, ~equal, multipliers, mu, accuracy, MOST_STEPS)
+        p, steps = kernels.interior_point(A, x, first, room, ~equal, multipliers, mu, accuracy, MOST_STEPS, cuts)
         if steps >= 0:
             break
     else:

@@ -7,7 +7,7 @@ state by state, since the states' equations are eliminated one by one; what is l
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
 
 FAST = {"reassoc", "contract", "nsz"}
 BACK_OFF = 0.99
@@ -62,30 +62,106 @@ def centre(q, x, first, mu, p, z):
 
 
 @njit(cache=True, fastmath=FAST)
-def eliminated(A, x, first, p, z, means, totals):
-    """Schur complement of the states in the normal equations with weights p / z."""
+def eliminate(A, x, first, p, z, means, totals, sums, schur, b, start, end):
+    """Add the Schur complement of some states in the normal equations with weights p / z, and the predictor's b."""
     n = A.shape[1] - 1
-    schur, away = np.zeros((n, n)), np.empty(n)
-    for s in range(first.size - 1):
-        mean, total = means[s], 0.0
+    away = np.empty(n)
+    for s in range(start, end):
+        mean, total, mass = means[s], 0.0, 0.0
         mean[:] = 0.0
         for i in range(first[s], first[s + 1]):
             row, weight = A[i], p[i] / z[i]
             total += weight
+            mass -= p[i]
             for k in range(n):
                 mean[k] += weight * row[k + 1]
         for k in range(n):
             mean[k] /= total
-        totals[s] = total
+        totals[s], sums[s] = total, mass
         for i in range(first[s], first[s + 1]):
-            row, weight = A[i], p[i] / z[i] * x[s] * x[s]
+            row, weight, change = A[i], p[i] / z[i] * x[s] * x[s], x[s] * p[i]
             for k in range(n):
                 away[k] = row[k + 1] - mean[k]
             for k in range(n):
                 line, share = schur[k], weight * away[k]
-                for j in range(k + 1):
+                b[k] += change * away[k]
+                for j in range(n):
                     line[j] += share * away[j]
-    return schur
+
+
+@njit(cache=True, fastmath=FAST)
+def correct(A, x, first, p, z, dp, dz, aim, means, free, sums, b, start, end):
+    """Fill in the corrector's free changes of p, which aim at ``p z = aim``, and add its b, for some states."""
+    n = A.shape[1] - 1
+    for s in range(start, end):
+        mean, total = means[s], 0.0
+        for i in range(first[s], first[s + 1]):
+            row = A[i]
+            free[i] = (aim - p[i] * z[i] - dp[i] * dz[i]) / z[i]
+            total += free[i]
+            change = x[s] * free[i]
+            for k in range(n):
+                b[k] -= change * (row[k + 1] - mean[k])
+        sums[s] = total
+
+
+@njit(cache=True, fastmath=FAST)
+def directions(A, x, first, p, z, means, totals, free, sums, dy, dp, dz, found, start, end):
+    """Fill in the changes of p and z that belong to the multipliers' change dy, for some states.
+
+    ``found`` gets the longest step, and what the gap gains with the step and with its square.
+    """
+    n, longest, linear, square = A.shape[1] - 1, FAR, 0.0, 0.0
+    for s in range(start, end):
+        own = -sums[s] / totals[s]
+        for k in range(n):
+            own -= x[s] * means[s, k] * dy[k]
+        for i in range(first[s], first[s + 1]):
+            row, change = A[i], 0.0
+            for k in range(n):
+                change += row[k + 1] * dy[k]
+            change = own + x[s] * change
+            dz[i], dp[i] = -change, free[i] + p[i] / z[i] * change
+            if dz[i] < 0:
+                longest = min(longest, -z[i] / dz[i])
+            if dp[i] < 0:
+                longest = min(longest, -p[i] / dp[i])
+            linear += p[i] * dz[i] + z[i] * dp[i]
+            square += dp[i] * dz[i]
+    found[0], found[1], found[2] = longest, linear, square
+
+
+@njit(cache=True, fastmath=FAST)
+def move(first, p, z, dp, dz, step, free, start, end):
+    """Take the step for some states, prepare the predictor's free changes, and return their part of the gap."""
+    gap = 0.0
+    for i in range(first[start], first[end]):
+        p[i] += step * dp[i]
+        z[i] += step * dz[i]
+        free[i] = -p[i]
+        gap += p[i] * z[i]
+    return gap
+
+
+@njit(parallel=True, cache=True, fastmath=FAST)
+def eliminate_all(A, x, first, p, z, means, totals, sums, schurs, bs, cuts):
+    """Let every thread do its part of :func:`eliminate`."""
+    for t in prange(cuts.size - 1):
+        eliminate(A, x, first, p, z, means, totals, sums, schurs[t], bs[t], cuts[t], cuts[t + 1])
+
+
+@njit(parallel=True, cache=True, fastmath=FAST)
+def correct_all(A, x, first, p, z, dp, dz, aim, means, free, sums, bs, cuts):
+    """Let every thread do its part of :func:`correct`."""
+    for t in prange(cuts.size - 1):
+        correct(A, x, first, p, z, dp, dz, aim, means, free, sums, bs[t], cuts[t], cuts[t + 1])
+
+
+@njit(parallel=True, cache=True, fastmath=FAST)
+def directions_all(A, x, first, p, z, means, totals, free, sums, dy, dp, dz, founds, cuts):
+    """Let every thread do its part of :func:`directions`."""
+    for t in prange(cuts.size - 1):
+        directions(A, x, first, p, z, means, totals, free, sums, dy, dp, dz, founds[t], cuts[t], cuts[t + 1])
 
 
 @njit(cache=True, fastmath=FAST)
@@ -119,42 +195,6 @@ def solve(lower, b):
 
 
 @njit(cache=True, fastmath=FAST)
-def right_side(A, x, first, means, free, sums, b):
-    """Subtract the rows' share of the free changes from b, and sum the changes of each state."""
-    n = A.shape[1] - 1
-    for s in range(first.size - 1):
-        mean, total = means[s], 0.0
-        for i in range(first[s], first[s + 1]):
-            row, change = A[i], free[i]
-            total += change
-            change *= x[s]
-            for k in range(n):
-                b[k] -= change * (row[k + 1] - mean[k])
-        sums[s] = total
-
-
-@njit(cache=True, fastmath=FAST)
-def directions(A, x, first, p, z, means, totals, free, sums, dy, dp, dz):
-    """Fill in the changes of p and z that belong to the multipliers' change dy; return the longest step for both."""
-    n, longest = A.shape[1] - 1, FAR
-    for s in range(first.size - 1):
-        own = -sums[s] / totals[s]
-        for k in range(n):
-            own -= x[s] * means[s, k] * dy[k]
-        for i in range(first[s], first[s + 1]):
-            row, change = A[i], 0.0
-            for k in range(n):
-                change += row[k + 1] * dy[k]
-            change = own + x[s] * change
-            dz[i], dp[i] = -change, free[i] + p[i] / z[i] * change
-            if dz[i] < 0:
-                longest = min(longest, -z[i] / dz[i])
-            if dp[i] < 0:
-                longest = min(longest, -p[i] / dp[i])
-    return longest
-
-
-@njit(cache=True, fastmath=FAST)
 def rows_step(r, lam, bounded, free, dy, dr):
     """Fill in the change of the rows' slacks; return the longest step for slacks and multipliers."""
     longest = FAR
@@ -168,16 +208,18 @@ def rows_step(r, lam, bounded, free, dy, dr):
 
 
 @njit(cache=True, fastmath=FAST)
-def interior_point(A, x, first, room, bounded, lam, mu, accuracy, most_steps):
+def interior_point(A, x, first, room, bounded, lam, mu, accuracy, most_steps, cuts):
     """Mehrotra's predictor-corrector method from the central point at prices lam; lam ends as the multipliers.
 
     Returns the policy and the steps after which gap and open rows were within the accuracy, -1 if they never were.
+    The states are cut into one part a thread.
     """
-    num_pairs, n, num_states = A.shape[0], A.shape[1] - 1, first.size - 1
+    num_pairs, n, num_states, parts = A.shape[0], A.shape[1] - 1, first.size - 1, cuts.size - 1
     p, z, free = np.empty(num_pairs), np.empty(num_pairs), np.empty(num_pairs)
-    dp, dz = np.empty(num_pairs), np.empty(num_pairs)
+    dp, dz = np.zeros(num_pairs), np.zeros(num_pairs)
     means, totals, sums = np.empty((num_states, n)), np.empty(num_states), np.empty(num_states)
     r, dr, free_r, dy, missing = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.empty(n)
+    schurs, bs, founds = np.empty((parts, n, n)), np.empty((parts, n)), np.empty((parts, 3))
     centre(priced(A, first, lam)[0], x, first, mu, p, z)
     missing[:] = room
     for s in range(num_states):
@@ -190,54 +232,71 @@ def interior_point(A, x, first, room, bounded, lam, mu, accuracy, most_steps):
             count += 1
             r[k] = max(mu / lam[k], abs(missing[k]))
             missing[k] -= r[k]
+    step = 0.0
     for done in range(most_steps):
-        gap, worst = 0.0, 0.0
-        for i in range(num_pairs):
-            gap += p[i] * z[i]
-            free[i] = -p[i]
-        for k in range(n):
-            gap += r[k] * lam[k]
-            worst = max(worst, abs(missing[k]))
-            free_r[k] = -r[k]
-            dy[k] = missing[k] + r[k]
-        if not gap < FAR:
-            return p, -1
-        if gap <= accuracy and worst <= accuracy:
-            return p, done
-        schur = eliminated(A, x, first, p, z, means, totals)
-        trace = 0.0
-        for k in range(n):
-            trace += schur[k, k]
-        for k in range(n):
-            schur[k, k] += 1e-14 * trace / n + (r[k] / lam[k] if bounded[k] else 0.0)
-        if not factor(schur):
-            return p, -1
-        right_side(A, x, first, means, free, sums, dy)
-        solve(schur, dy)
-        step = min(1.0, directions(A, x, first, p, z, means, totals, free, sums, dy, dp, dz))
-        step = min(step, rows_step(r, lam, bounded, free_r, dy, dr))
-        ahead = 0.0
-        for i in range(num_pairs):
-            ahead += (p[i] + step * dp[i]) * (z[i] + step * dz[i])
-        for k in range(n):
-            ahead += (r[k] + step * dr[k]) * (lam[k] - step * dy[k]) if bounded[k] else 0.0
-        aim = (ahead / gap) ** 3 * gap / count
-        for i in range(num_pairs):
-            free[i] = (aim - p[i] * z[i] - dp[i] * dz[i]) / z[i]
-        for k in range(n):
-            if bounded[k]:
-                free_r[k] = (aim - r[k] * lam[k] + dr[k] * dy[k]) / lam[k]
-        for k in range(n):
-            dy[k] = missing[k] - free_r[k]
-        right_side(A, x, first, means, free, sums, dy)
-        solve(schur, dy)
-        step = directions(A, x, first, p, z, means, totals, free, sums, dy, dp, dz)
-        step = min(1.0, BACK_OFF * min(step, rows_step(r, lam, bounded, free_r, dy, dr)))
-        for i in range(num_pairs):
-            p[i] += step * dp[i]
-            z[i] += step * dz[i]
+        gap, worst = move(first, p, z, dp, dz, step, free, 0, num_states), 0.0
         for k in range(n):
             r[k] += step * dr[k]
             lam[k] -= step * dy[k]
             missing[k] *= 1 - step
+            gap += r[k] * lam[k]
+            worst = max(worst, abs(missing[k]))
+            free_r[k] = -r[k]
+        if not gap < FAR:
+            return p, -1
+        if gap <= accuracy and worst <= accuracy:
+            return p, done
+        schurs[:] = 0.0
+        bs[:] = 0.0
+        if parts == 1:
+            eliminate(A, x, first, p, z, means, totals, sums, schurs[0], bs[0], 0, num_states)
+        else:
+            eliminate_all(A, x, first, p, z, means, totals, sums, schurs, bs, cuts)
+        trace = 0.0
+        for k in range(n):
+            dy[k] = missing[k] - free_r[k]
+            for t in range(parts):
+                dy[k] += bs[t, k]
+            for t in range(1, parts):
+                for j in range(n):
+                    schurs[0, k, j] += schurs[t, k, j]
+            trace += schurs[0, k, k]
+        schur = schurs[0]
+        for k in range(n):
+            schur[k, k] += 1e-14 * trace / n + (r[k] / lam[k] if bounded[k] else 0.0)
+        if not factor(schur):
+            return p, -1
+        solve(schur, dy)
+        for predictor in (True, False):
+            if parts == 1:
+                directions(A, x, first, p, z, means, totals, free, sums, dy, dp, dz, founds[0], 0, num_states)
+            else:
+                directions_all(A, x, first, p, z, means, totals, free, sums, dy, dp, dz, founds, cuts)
+            step = rows_step(r, lam, bounded, free_r, dy, dr)
+            for t in range(parts):
+                step = min(step, founds[t, 0])
+            if not predictor:
+                break
+            step = min(step, 1.0)
+            ahead = gap
+            for t in range(parts):
+                ahead += step * (founds[t, 1] + step * founds[t, 2])
+            for k in range(n):
+                if bounded[k]:
+                    ahead += step * (dr[k] * lam[k] - r[k] * dy[k] - step * dr[k] * dy[k])
+            aim = (ahead / gap) ** 3 * gap / count
+            bs[:] = 0.0
+            if parts == 1:
+                correct(A, x, first, p, z, dp, dz, aim, means, free, sums, bs[0], 0, num_states)
+            else:
+                correct_all(A, x, first, p, z, dp, dz, aim, means, free, sums, bs, cuts)
+            for k in range(n):
+                if bounded[k]:
+                    free_r[k] = (aim - r[k] * lam[k] + dr[k] * dy[k]) / lam[k]
+            for k in range(n):
+                dy[k] = missing[k] - free_r[k]
+                for t in range(parts):
+                    dy[k] += bs[t, k]
+            solve(schur, dy)
+        step = min(1.0, BACK_OFF * step)
     return p, -1

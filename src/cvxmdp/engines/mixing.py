@@ -1,9 +1,13 @@
 """Mixtures of deterministic policies, for linear constraints with few rows.
 
-Some mixture of at most n + 1 deterministic policies is optimal under n linear rows (Dantzig-Wolfe).  A small linear
-program mixes the policies met so far; its multipliers price the rows; policy iteration at cost ``c + E'lambda`` finds
-the policy that the mixture misses most, and its value is a bound.  Multipliers are smoothed towards the best bound's,
-which keeps them from swinging.
+Some mixture of at most n + 1 deterministic policies is optimal under n linear rows.  It is sought in rounds: the
+program with frozen visits (see frozen.py) prices the rows and proposes the next policy, and its multipliers prove how
+good the last one is.
+
+Where that gets stuck, or no policy obeys, it is column generation (Dantzig-Wolfe).  A small linear program mixes the
+policies met so far; its multipliers price the rows; policy iteration at cost ``c + E'lambda`` finds the policy that the
+mixture misses most, and its value is a bound.  Multipliers are smoothed towards the best bound's, which keeps them
+from swinging.
 """
 
 from __future__ import annotations
@@ -86,11 +90,12 @@ class Mixing:
         least, stuck, was_close = 1.0, 0, False
         for _ in range(MOST_ROUNDS):
             judge.iterations += 1
-            x, V, A = dynamics.evaluate(pi, costs)
+            # The next round misses about the square of what the last one missed: more exactness would be lost.
+            accuracy = min(max(0.01 * least**2, 0.01 * judge.tolerance), 1e-3)
+            x, V, A = dynamics.evaluate(pi, costs, 1e-3 * accuracy)
             J = (1 - dynamics.gamma) * (dynamics.rho @ V)
             room = limits - J[1:]
             excess = float(np.max(np.where(equal, np.abs(room), -room), initial=0.0))
-            accuracy = min(max(0.01 * least**2, 0.01 * judge.tolerance), 1e-3)
             frozen = solve_frozen(A, x, dynamics.first, room, equal, prices, accuracy)
             if frozen is None:
                 break

@@ -1,0 +1,113 @@
+"""The program with frozen visits against HiGHS on the same program written out, and the rounds that use it."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+import cvxmdp as cm
+from cvxmdp.engines.frozen import solve_frozen
+
+ACCURACY = 1e-9
+
+
+def program(seed, states=8, most_actions=4, limits=3, equalities=0, slack=0.1):
+    """Random advantages over ragged actions, with limits that a random policy obeys with some slack."""
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(1, most_actions + 1, states)
+    first = np.concatenate([[0], np.cumsum(counts)])
+    A = rng.normal(size=(first[-1], 1 + limits))
+    x = rng.exponential(size=states)
+    x /= x.sum()
+    some = rng.exponential(size=first[-1])
+    some /= np.repeat(np.add.reduceat(some, first[:-1]), counts)
+    done = (np.repeat(x, counts) * some) @ A[:, 1:]
+    equal = np.arange(limits) < equalities
+    return A, x, first, np.where(equal, done, done + slack * rng.random(limits)), equal
+
+
+def highs(A, x, first, room, equal):
+    """The same program, written out."""
+    counts = np.diff(first)
+    owner = np.repeat(np.arange(x.size), counts)
+    one = (owner == np.arange(x.size)[:, None]).astype(float)
+    rows = (A[:, 1:] * x[owner, None]).T
+    return linprog(
+        A[:, 0] * x[owner], A_ub=rows[~equal], b_ub=room[~equal], A_eq=np.vstack([one, rows[equal]]),
+        b_eq=np.concatenate([np.ones(x.size), room[equal]]), method="highs",
+    )  # fmt: skip
+
+
+def check(A, x, first, room, equal):
+    found = solve_frozen(A, x, first, room, equal, np.where(equal, 0.0, 0.3), ACCURACY)
+    assert found is not None
+    best = highs(A, x, first, room, equal)
+    assert best.status == 0
+    weights = np.repeat(x, np.diff(first))
+    np.testing.assert_allclose(np.add.reduceat(found.policy, first[:-1]), 1.0, atol=1e-12)
+    assert np.all(found.policy >= 0)
+    done = (weights * found.policy) @ A
+    assert done[0] == pytest.approx(best.fun, abs=1e-6)
+    assert np.all(np.where(equal, np.abs(done[1:] - room), done[1:] - room) <= 1e-6)
+    # The multipliers prove it: with them as prices the best action in each state costs as much.
+    assert np.all(found.multipliers[~equal] >= 0)
+    priced = A[:, 0] + A[:, 1:] @ found.multipliers
+    dual = x @ np.minimum.reduceat(priced, first[:-1]) - found.multipliers @ room
+    assert dual == pytest.approx(best.fun, abs=1e-6)
+    assert found.least == pytest.approx(priced.min(), abs=1e-12)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 5), st.integers(1, 5))
+def test_the_program_is_solved_as_highs_solves_it(seed, states, actions, limits):
+    check(*program(seed, states, actions, limits))
+
+
+@given(st.integers(0, 10**6), st.integers(3, 12), st.integers(1, 2))
+def test_rows_may_be_equalities(seed, states, equalities):
+    check(*program(seed, states, 4, 3, equalities))
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_advantages_of_other_sizes(scale):
+    A, x, first, room, equal = program(5)
+    A[:, 0] *= scale
+    found = solve_frozen(A, x, first, room, equal, np.full(3, 0.3), ACCURACY * scale)
+    best = highs(A, x, first, room, equal)
+    assert (np.repeat(x, np.diff(first)) * found.policy) @ A[:, 0] == pytest.approx(best.fun, abs=1e-6 * scale)
+
+
+def test_a_state_that_is_never_visited_takes_its_best_action():
+    A, x, first, room, equal = program(3, states=6, most_actions=4)
+    counts = np.diff(first)
+    s = int(np.argmax(counts))
+    x[s] = 0.0
+    found = solve_frozen(A, x, first, room + 1.0, equal, np.full(3, 0.3), ACCURACY)
+    pairs = np.arange(first[s], first[s + 1])
+    priced = A[pairs, 0] + A[pairs, 1:] @ found.multipliers
+    np.testing.assert_array_equal(found.policy[pairs], (pairs == pairs[np.argmin(priced)]).astype(float))
+
+
+def test_a_program_without_a_solution_has_none():
+    A, x, first, room, equal = program(1)
+    assert highs(A, x, first, room - 10.0, equal).status == 2
+    assert solve_frozen(A, x, first, room - 10.0, equal, np.full(3, 0.3), ACCURACY) is None
+
+
+@pytest.mark.parametrize("branching", [0.05, 0.5])
+@pytest.mark.parametrize("seed", range(4))
+def test_few_rounds_and_few_passes_over_the_model_prove_the_optimum(seed, branching):
+    """Ten random rows that a random policy obeys: the number of passes does not grow with the number of states."""
+    passes = []
+    for states in (50, 400):
+        mdp = cm.worlds.garnet(states, 6, branching, seed=seed)
+        rng = np.random.default_rng(seed)
+        E = rng.normal(size=(10, mdp.num_pairs))
+        table = rng.exponential(size=(states, 6))
+        done = E @ mdp.evaluate(table / table.sum(axis=1, keepdims=True)).occupancy
+        problem = cm.Problem(mdp, "cost", [cm.Linear(E, at_most=done)])
+        solution = problem.solve()
+        assert solution.status is cm.Status.OPTIMAL
+        solution.certificate.check(problem)
+        passes.append(solution.stats.sweeps)
+    assert max(passes) <= 60
