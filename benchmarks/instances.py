@@ -142,7 +142,7 @@ def grid(case: str, states: int, seed: int) -> Instance:
     """The grid world with ``states`` cells, a square number.
 
     Larger worlds than the paper's have limits of their own: to arrive with at least half the discounted probability of
-    an agent who walks straight to the destination, and to collide in a thousandth of the time that agent takes.
+    an agent who walks straight to the destination, and to collide in a hundredth of the time that agent takes.
     """
     side = math.isqrt(states)
     if side * side != states:
@@ -153,7 +153,7 @@ def grid(case: str, states: int, seed: int) -> Instance:
         limits = np.array(PANELS[seed])
     else:
         arrives = GRID_DISCOUNT ** (2 * (side - 1) / (1 - GRID_SLIP))  # a random move leads nowhere on average
-        limits = np.array([1 - arrives / 2, 1e-3 * (1 - arrives)])
+        limits = np.array([1 - arrives / 2, 1e-2 * (1 - arrives)])
     rows = None if case == "free-grid" else Rows(sp.csr_array(np.vstack([time, collision])), limits)
     return Instance(case, 0.0, seed, mdp.transitions, time, mdp.discount, mdp.initial, rows)
 

@@ -120,7 +120,7 @@ def ending(runs: list[Run]) -> str:
     words = []
     for run in others:
         if run["outcome"] == "not run":
-            words.append(str(run["said"]).split(",")[0] + " before")
+            words.append(str(run["said"]).split(" at ")[0] + " before")
         elif run["outcome"] == "failed":
             words.append(str(run["said"])[:60])
         else:
@@ -347,8 +347,8 @@ def inner() -> str:
 def reproduction(text: str) -> str:
     """Fill the tables between ``<!-- name -->`` and ``<!-- end -->``."""
     made = {
-        "table1": lambda: markdown(*paper_table("table1", load("table1") or {})),
-        "table2": lambda: markdown(*paper_table("table2", load("table2") or {})),
+        "table1": lambda: markdown(*paper_table("table1", load("table1") or {"runs": []})),
+        "table2": lambda: markdown(*paper_table("table2", load("table2") or {"runs": []})),
         "accuracy": accuracy,
         "in-time": in_time,
         "panels": panels,

@@ -85,3 +85,25 @@ def solve_frozen(
     p[idle] = 0.0
     p[greedy[idle[greedy]]] = 1.0
     return Frozen(p / np.repeat(np.add.reduceat(p, first[:-1]), counts), multipliers, float(least))
+
+
+def solve_elastic(A: Array, x: Array, first: Indices, room: Array, start: Array, accuracy: float) -> Frozen | None:
+    """Solve the program that lowers the worst excess of a limit, whatever the cost; its multipliers add up to one.
+
+    The excess t is the choice in one more state: of its two actions one gives every limit room, and costs as much as it
+    gives, and the other takes it.
+    """
+    from cvxmdp.engines import kernels
+
+    reach = 2 * float(np.max(-room)) + accuracy
+    more = np.full((2, A.shape[1]), reach)
+    more[0, 1:], more[1, 0] = -reach, -reach
+    extended = np.vstack([A, more])
+    extended[:-2, 0] = 0.0
+    none = np.zeros(room.size, dtype=bool)
+    begin = np.maximum(start, LEAST_PRICE) / np.sum(np.maximum(start, LEAST_PRICE))
+    found = solve_frozen(extended, np.append(x, 1.0), np.append(first, first[-1] + 2), room, none, begin, accuracy)
+    if found is None:
+        return None
+    least = kernels.priced(extended[:-2], first, found.multipliers)[2]
+    return Frozen(found.policy[:-2], found.multipliers, float(least))

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from cvxmdp.constraints.linear import EQUALITY, INFINITE, Linear
-from cvxmdp.engines.frozen import solve_frozen
+from cvxmdp.engines.frozen import solve_elastic, solve_frozen
 from cvxmdp.engines.judge import NEAREST, Judge
 from cvxmdp.engines.presolve import indicator, policy_iteration
 from cvxmdp.mdp import Array, Indices
@@ -73,9 +73,10 @@ class Mixing:
             mixture.add(start[0])
             judge.prove(start[1])
         status = self._refine(judge, mixture)
-        if status is not None:
+        if status not in (None, Status.INFEASIBLE):
             return status, f"mixing: policies from prices, {judge.iterations} rounds"
-        status = self._reach(judge, mixture)
+        if status is None:
+            status = self._reach(judge, mixture)
         if status is Status.INFEASIBLE:
             status = self._approach(judge, mixture) or self._improve(judge, mixture)
         elif status is None:
@@ -97,8 +98,13 @@ class Mixing:
             room = limits - J[1:]
             excess = float(np.max(np.where(equal, np.abs(room), -room), initial=0.0))
             frozen = solve_frozen(A, x, dynamics.first, room, equal, prices, accuracy)
-            if frozen is None:
-                break
+            if frozen is None:  # with these visits no policy obeys
+                status, policy = self._yield(judge, mixture, x, A, room, equal, prices, accuracy)
+                judge.record(excess)
+                if policy is None:
+                    return status
+                pi = policy
+                continue
             prices = frozen.multipliers
             bound = float(J[0] - prices @ room + frozen.least)
             gap = (float(J[0]) - bound) / max(float(np.abs(costs[:, 0]) @ (x[dynamics.owner] * pi)), 1e-300)
@@ -120,6 +126,30 @@ class Mixing:
             pi = frozen.policy
         mixture.add(judge.dynamics.occupancy(pi))
         return None
+
+    def _yield(
+        self,
+        judge: Judge,
+        mixture: Mixture,
+        x: Array,
+        A: Array,
+        room: Array,
+        equal: Any,
+        prices: Array,
+        accuracy: float,
+    ) -> tuple[Status | None, Array | None]:
+        """Find the policy of least excess with frozen visits, unless its multipliers prove that no policy obeys."""
+        if np.any(equal):
+            return None, None
+        frozen = solve_elastic(A, x, judge.dynamics.first, room, prices, accuracy)
+        if frozen is None:
+            return judge.limit(), None
+        duals = judge.blocks.split([mixture.frozen_dual(frozen.multipliers)])
+        if frozen.least > frozen.multipliers @ room and judge.refute(duals) is not None:
+            mixture.add(judge.dynamics.occupancy(frozen.policy))
+            return Status.INFEASIBLE, None
+        limit = judge.limit()
+        return limit, None if limit is not None else frozen.policy
 
     def _reach(self, judge: Judge, mixture: Mixture) -> Status | None:
         """Lower the worst relative excess until some mixture obeys (None), or prove that none does."""
