@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from cvxmdp.mdp import Array, Indices
 
-MOST_STEPS = 80
+MOST_STEPS = 150
 PARALLEL_ENTRIES = 50_000
 """Advantages from which on threads share the work."""
 NEAREST_START = 1e-2

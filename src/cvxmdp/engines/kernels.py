@@ -12,6 +12,8 @@ from numba import njit, prange
 FAST = {"reassoc", "contract", "nsz"}
 BACK_OFF = 0.99
 """Share of the longest step that is taken."""
+MOST_BEND = 10.0
+"""The corrector accounts for second-order terms up to this many times its aim: larger ones are far from true."""
 FAR = 1e9
 
 
@@ -97,7 +99,8 @@ def correct(A, x, first, p, z, dp, dz, aim, means, free, sums, b, start, end):
         mean, total = means[s], 0.0
         for i in range(first[s], first[s + 1]):
             row = A[i]
-            free[i] = (aim - p[i] * z[i] - dp[i] * dz[i]) / z[i]
+            bend = min(max(dp[i] * dz[i], -MOST_BEND * aim), MOST_BEND * aim)
+            free[i] = (aim - p[i] * z[i] - bend) / z[i]
             total += free[i]
             change = x[s] * free[i]
             for k in range(n):
