@@ -309,7 +309,7 @@ PEERS = {
     "pdlp": Peer(
         pdlp, "ortools", LINEAR,
         "Absolute and relative tolerance are the accuracy asked. As many threads as cores from a million nonzeros on. "
-        "Below, one: two take 2.4 to 8 times longer at S = 100, and as long at half a million nonzeros.",
+        "Below, one: there a second thread costs more than it wins.",
     ),
     "osqp": Peer(
         osqp, "osqp", LINEAR, "eps_abs and eps_rel are the accuracy asked; polishing; no limit on iterations."

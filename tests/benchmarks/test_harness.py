@@ -18,6 +18,8 @@ import scipy.sparse as sp
 import oracles
 
 STATES, BRANCHING = 15, 0.4
+PROVEN = ("ours", "ours-splitting", "scipy-highs", "clarabel")
+"""Solvers that reach 1e-6; the others are asked for what the benchmarks ask of them."""
 PDM_STOPS = (60, 0.4, 3)
 """States, branching and seed of a linear instance on which the paper's primal-dual method meets its stopping test."""
 APPROXIMATE = ("ours-as-in-paper", "pdm", "scs-in-time")
@@ -120,7 +122,7 @@ def test_every_solver_answers_and_the_exact_ones_reach_the_optimum(name, linear,
         instance = instances.make("free", STATES, BRANCHING, linear.seed)
     E, b = (instance.limit.E, instance.limit.b) if instance.limit else (None, None)
     best = oracles.lp_optimum(as_model(instance), instance.c, E, b)[0]
-    ((_, tolerance),) = harness.tolerances(name).items()
+    tolerance = 1e-6 if name in PROVEN else harness.tolerances(name)[name]
     files = pickled(tmp_path, instance=instance, warm_up=instance)
     result = process.run(name, *files, tolerance=tolerance, time_limit=30, memory_limit=8e9)
     assert result["outcome"] == "answer", result
@@ -131,6 +133,9 @@ def test_every_solver_answers_and_the_exact_ones_reach_the_optimum(name, linear,
     if name in APPROXIMATE:
         assert found["violation"] < 2e-2
         assert -2e-2 < away < 0.5
+    elif name in PROVEN:
+        assert found["violation"] <= 1e-6
+        assert abs(away) <= 3e-6
     else:
         assert found["violation"] <= 10 * tolerance
         assert abs(away) <= 10 * tolerance
@@ -161,7 +166,7 @@ def test_the_papers_primal_dual_method_obeys_and_is_no_better_than_the_optimum()
     assert " after 1 steps" not in how, "the limits play no role"
     assert np.all(E @ d - b <= 1e-4 * (1 + np.abs(b)))
     assert np.abs(oracles.flow_matrix(model) @ d - oracles.inflow(model)).max() < 1e-12
-    assert best - 1e-3 <= instance.c @ d <= best + 0.5
+    assert best - 1e-3 <= instance.c @ d <= best + 0.1
 
 
 @pytest.mark.parametrize("store", [peers.as_given, instances.Instance.sparse])
