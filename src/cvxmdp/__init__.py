@@ -25,6 +25,8 @@ from cvxmdp.constraints import (
     StateBounds,
     Vertices,
 )
+from cvxmdp.engines.dual import Dual
+from cvxmdp.engines.interior import Interior
 from cvxmdp.engines.mixing import Mixing
 from cvxmdp.engines.newton import Newton
 from cvxmdp.engines.splitting import Splitting
@@ -49,10 +51,12 @@ __all__ = [
     "ConvexSet",
     "ConvexTerm",
     "Distance",
+    "Dual",
     "Ellipsoid",
     "Entropy",
     "Evaluation",
     "Infeasibility",
+    "Interior",
     "KLBall",
     "Linear",
     "Mixing",

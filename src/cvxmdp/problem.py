@@ -14,12 +14,9 @@ from cvxmdp.blocks import Constraint, Term
 from cvxmdp.certificate import Certificate, relative_gap
 from cvxmdp.constraints.combine import Blocks, bind
 from cvxmdp.constraints.linear import Linear
-from cvxmdp.engines.choose import choose_engine
+from cvxmdp.engines.choose import Engine, choose_engines
 from cvxmdp.engines.judge import Bound, Candidate, Judge, Refutation
-from cvxmdp.engines.mixing import Mixing
-from cvxmdp.engines.newton import Newton
 from cvxmdp.engines.presolve import indicator, policy_iteration
-from cvxmdp.engines.splitting import Splitting
 from cvxmdp.mdp import MDP, Array
 from cvxmdp.objectives.base import read_objective
 from cvxmdp.solution import Infeasibility, Solution, Stats
@@ -65,7 +62,7 @@ class Problem:
     def solve(
         self,
         tolerance: float = 1e-6,
-        method: str | Splitting | Mixing | Newton = "auto",
+        method: str | Engine = "auto",
         time_limit: float | None = None,
         max_iterations: int | None = None,
         warm_start: Solution | None = None,
@@ -79,8 +76,8 @@ class Problem:
         tolerance : float
             Relative and free of units: ``gap <= tolerance * |c|'d``, to which convex terms add their size, and each
             violation at most ``tolerance`` of its limit.
-        method : {"auto", "splitting", "mixing", "newton"}, Splitting, Mixing or Newton
-            The engine.  "auto" chooses, see :func:`cvxmdp.engines.choose.choose_engine`.
+        method : {"auto", "splitting", "mixing", "interior", "dual", "newton"}, or one of their classes with settings
+            The engine.  "auto" chooses, see :func:`cvxmdp.engines.choose.choose_engines`.
         time_limit : float, optional
             Seconds after which the best policy so far is returned.
         max_iterations : int, optional
@@ -109,30 +106,30 @@ class Problem:
             raise ValueError(f"warm_start has {warm_start.occupancy.size} pairs; the model has {self.mdp.num_pairs}")
         if callback is not None and not callable(callback):
             raise ValueError(f"callback must be a function of a Progress, not {callback!r}")
-        engine = choose_engine(method, self.constraints, self.terms, self.mdp)
+        engines = choose_engines(method, self.constraints, self.terms, self.mdp)
         shown: AbstractContextManager[Callable[[Progress], object] | None] = nullcontext(callback)
         if verbose:
             from cvxmdp.report.console import live_progress
 
             shown = live_progress(callback)
         with shown as report, few_threads(self.mdp.num_states):
-            return self._solve(tolerance, engine, time_limit, max_iterations, warm_start, report)
+            return self._solve(tolerance, engines, time_limit, max_iterations, warm_start, report)
 
     def _solve(
         self,
         tolerance: float,
-        engine: Splitting | Mixing | Newton,
+        engines: Sequence[Engine],
         time_limit: float | None,
         max_iterations: int | None,
         warm_start: Solution | None,
         callback: Callable[[Progress], object] | None,
     ) -> Solution:
         started = time.perf_counter()
-        dynamics = self.mdp.dynamics(engine.evaluation)
+        dynamics = self.mdp.dynamics(engines[0].evaluation)
         passes = dynamics.passes
         judge = Judge(
             self.mdp, dynamics, self.cost, Blocks(self.constraints, self.terms, self.mdp.num_pairs), tolerance,
-            time_limit or np.inf, max_iterations or engine.most_passes, callback,
+            time_limit or np.inf, max_iterations or sum(engine.most_passes for engine in engines), callback,
             policy_iteration(dynamics, self.cost, rounds=0), started,
         )  # fmt: skip
         presolved = started
@@ -140,7 +137,7 @@ class Problem:
             status, sentence = self._presolve(judge)
             presolved = time.perf_counter()
             if status is None:
-                status, sentence = self._engage(judge, engine, warm_start)
+                status, sentence = self._engage(judge, engines, warm_start)
         except KeyboardInterrupt:
             status, sentence = (Status.INFEASIBLE if judge.refutation else Status.INTERRUPTED), "interrupted"
             judge.time_limit = 0.0  # what is still missing is made up for in one round
@@ -149,7 +146,7 @@ class Problem:
             if judge.bound is None:
                 judge.prove(judge.blocks.no_duals())
         ended = time.perf_counter()
-        seconds = {"presolve": presolved - started, engine.name: ended - presolved, "total": ended - started}
+        seconds = {"presolve": presolved - started, engines[0].name: ended - presolved, "total": ended - started}
         stats = Stats(sentence, judge.iterations, dynamics.passes - passes, seconds, tuple(judge.history))
         return self._solution(judge, status, stats)
 
@@ -166,14 +163,17 @@ class Problem:
             return Status.ITERATION_LIMIT, "policy iteration has ended; what is left of the gap is rounding"
         return status, "stopped in the first policy iteration"
 
-    def _engage(
-        self, judge: Judge, engine: Splitting | Mixing | Newton, warm_start: Solution | None
-    ) -> tuple[Status, str]:
-        """Run the engine, unless the limits contradict each other."""
+    def _engage(self, judge: Judge, engines: Sequence[Engine], warm_start: Solution | None) -> tuple[Status, str]:
+        """Run the engines until one has a verdict, unless the limits contradict each other."""
         contradiction = judge.blocks.contradiction()
         if contradiction is not None and judge.contradict(contradiction):
             return Status.INFEASIBLE, _blame(self.constraints, contradiction)
-        return engine.run(judge, self._start(warm_start, judge.blocks))
+        start = self._start(warm_start, judge.blocks)
+        for engine in engines:
+            status, sentence = engine.run(judge, start)
+            if status is not None:
+                return status, sentence
+        return Status.ITERATION_LIMIT, sentence
 
     def _start(self, warm_start: Solution | None, blocks: Blocks) -> tuple[Array, list[Array]] | None:
         if warm_start is None:

@@ -109,7 +109,7 @@ class Entropic:
         return Response(np.zeros(self.pairs), factor, more=more)
 
 
-class _EntropicLimit(Constraint):
+class EntropicLimit(Constraint):
     """``F(d) <= bound``.  The dual array is the normal over the entries, then the multiplier of the bound."""
 
     def __init__(self, name: str, function: Entropic, bound: float, sign: float) -> None:
@@ -117,7 +117,7 @@ class _EntropicLimit(Constraint):
         self.sign = sign
         self._last: tuple[Array, Array, float] | None = None
 
-    def bind(self, mdp: MDP) -> _EntropicLimit:
+    def bind(self, mdp: MDP) -> EntropicLimit:
         if self.function.pairs != mdp.num_pairs:
             raise ValueError(f"{self.name!r} is bound to a model with {self.function.pairs} pairs, not {mdp.num_pairs}")
         return self
@@ -212,7 +212,7 @@ class Entropy:
                 f"{self.name!r} asks for an entropy of at least {self.at_least:g}; over {function.reference.size} "
                 f"{self.of} no distribution has more than log {function.reference.size} = {most:.6g}"
             )
-        return _EntropicLimit(self.name, function, -self.at_least, sign=1.0)
+        return EntropicLimit(self.name, function, -self.at_least, sign=1.0)
 
     def project(self, point: Array) -> Array:
         """Return the nearest member; of visits it needs a model: ``entropy.bind(mdp).project(point)``."""
@@ -225,7 +225,7 @@ class Entropy:
     def _of_pairs(self, point: Array) -> Constraint:
         if self.of == "states":
             raise unbound(self.name, "the states of each pair")
-        return _EntropicLimit(self.name, Entropic(np.ones(np.size(point))), -self.at_least, sign=1.0)
+        return EntropicLimit(self.name, Entropic(np.ones(np.size(point))), -self.at_least, sign=1.0)
 
 
 class KLBall:
@@ -264,7 +264,7 @@ class KLBall:
     def _limit(self, reference: Any) -> Constraint:
         if not isinstance(reference, np.ndarray):
             raise unbound(self.name, "the occupancy of the reference policy")
-        return _EntropicLimit(self.name, Entropic(reference), self.radius, sign=-1.0)
+        return EntropicLimit(self.name, Entropic(reference), self.radius, sign=-1.0)
 
     def project(self, point: Array) -> Array:
         """Return the nearest member; a reference given as a policy needs a model."""

@@ -18,6 +18,8 @@ INFINITE = 1e30
 EQUALITY = 5
 """How the QP solver marks a row that holds with equality."""
 QR_ROWS = 400
+INDEPENDENT = 1e-6
+"""Least eigenvalue of the Gram matrix of normalized rows from which they count as independent."""
 HILDRETH_ROUNDS = 500
 
 
@@ -167,6 +169,8 @@ class Linear(Constraint):
 
     def contradiction(self) -> Array | None:
         """Return multipliers that prove the limits contradict each other (``E'm = 0``, negative support), or None."""
+        if self._independent():
+            return None
         from scipy.optimize import linprog  # here, since it doubles the time of importing the library
 
         F, up, low = self.factor, self._high, self._low
@@ -182,6 +186,17 @@ class Linear(Constraint):
         # A multiplier of a side that has no limit is rounding.
         above, below = np.where(np.isfinite(up), answer.x[:n], 0.0), np.where(np.isfinite(low), answer.x[n:], 0.0)
         return np.asarray((above - below) / self.norms)
+
+    def _independent(self) -> bool:
+        """Say whether the rows are plainly independent: then they take any values, and no limits contradict."""
+        if not self._no_zero_row:
+            return False
+        if self.disjoint:
+            return True
+        if self.rows.shape[0] > min(self.rows.shape[1], QR_ROWS):
+            return False
+        rows = self.rows / self.norms[:, None]
+        return bool(np.linalg.eigvalsh(_dense(rows @ rows.T))[0] > INDEPENDENT)
 
     def project(self, point: Array) -> Array:
         """Return the nearest member, from the multipliers of its dual; NaN where the limits contradict each other."""

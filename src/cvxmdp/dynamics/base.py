@@ -35,6 +35,13 @@ class Dynamics(Protocol):
         """Bellman sweep: ``min over actions of c + gamma P V`` and the pair that attains it, for each state."""
         ...
 
+    def relax(self, c: Array, V: Array | None, tolerance: float, deadline: float) -> Array | None:
+        """Bring V near the solution of Bellman's equation by cheap sweeps, where the model allows it.
+
+        Elsewhere V comes back as it is.
+        """
+        ...
+
     def advantage(self, c: Array, V: Array) -> Array:
         """``c + M V`` over pairs."""
         ...
@@ -43,12 +50,19 @@ class Dynamics(Protocol):
         """``Xi'd - gamma P'd`` over states, which is ``-M'd``."""
         ...
 
+    def per_state(self, d: Array) -> Array:
+        """``Xi'd``: sums over the pairs of each state."""
+        ...
+
     def value(self, pi: Array, c: Array) -> Array:
         """Discounted total cost of the policy ``pi`` from each state (evaluation forward)."""
         ...
 
-    def occupancy(self, pi: Array) -> Array:
-        """Normalized occupancy of the policy ``pi`` over pairs (evaluation backward)."""
+    def occupancy(self, pi: Array, start: Array | None = None) -> Array:
+        """Normalized occupancy of the policy ``pi`` over pairs (evaluation backward).
+
+        Krylov methods begin at the visits ``start``.
+        """
         ...
 
     def evaluate(self, pi: Array, costs: Array, accuracy: float) -> tuple[Array, Array, Array]:
@@ -62,12 +76,20 @@ class Dynamics(Protocol):
         """Solve ``M'M V = rhs``: the regularized policy evaluation, eq. (10)."""
         ...
 
+    def weighted(self, weights: Array, V: Array) -> Array:
+        """``M' diag(weights) M V``, with one pass over P."""
+        ...
+
+    def weighted_diagonal(self, weights: Array) -> Array:
+        """Diagonal of ``M' diag(weights) M``."""
+        ...
+
     def gram(self, weights: Array) -> Any:
         """``M' diag(weights) M``: sparse, or dense with at least its lower triangle."""
         ...
 
     def flows(self, X: Any) -> Any:
-        """:meth:`flow` of each column of a matrix, dense or sparse; the result is sparse where both are."""
+        """:meth:`flow` of each column of a matrix, dense or sparse."""
         ...
 
     def factor(self, matrix: Any) -> Callable[[Array], Array]:

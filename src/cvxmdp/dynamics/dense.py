@@ -39,6 +39,21 @@ class DenseDynamics(Tabular):
         self.passes += 1
         return np.asarray(self.per_state(d) - self.gamma * (self.P.T @ d))
 
+    def weighted(self, weights: Array, V: Array) -> Array:
+        from cvxmdp.dynamics import kernels  # isort: skip  # compiled kernels load when first used
+        from numba import get_num_threads
+
+        self.passes += 1
+        out: Array = kernels.weighted_dense(self.P, self.first, self.gamma, weights, V, get_num_threads())
+        return out
+
+    def weighted_diagonal(self, weights: Array) -> Array:
+        from cvxmdp.dynamics import kernels
+
+        self.passes += 1
+        out: Array = kernels.weighted_diagonal_dense(self.P, self.first, self.gamma, weights)
+        return out
+
     def gram(self, weights: Array) -> Array:
         """Lower triangle of ``gamma^2 P'WP - gamma (Xi'WP + P'WXi) + Xi'WXi``."""
         even = bool(np.all(weights == 1.0))  # then no second array of the size of P is needed

@@ -94,19 +94,245 @@ def flow(data, indices, indptr, first, gamma, d, threads):
     return out
 
 
+@njit(parallel=True, cache=True, fastmath=FAST)
+def weighted(data, indices, indptr, first, gamma, weights, V, threads):
+    """``M' diag(weights) M V`` in one pass over P: each row is met once, for the product and for its transpose."""
+    num_states = first.size - 1
+    parts = np.zeros((threads, num_states))
+    chunk = (num_states + threads - 1) // threads
+    for t in prange(threads):
+        part = parts[t]
+        for s in range(t * chunk, min((t + 1) * chunk, num_states)):
+            own = 0.0
+            for i in range(first[s], first[s + 1]):
+                if weights[i] != 0.0:
+                    row = slice(indptr[i], indptr[i + 1])
+                    values, columns = data[row], indices[row]
+                    x = weights[i] * (gamma * _dot(values, columns, V) - V[s])
+                    own -= x
+                    x *= gamma
+                    for k in range(values.size):
+                        part[columns[k]] += x * values[k]
+            part[s] += own
+    out = parts[0]
+    for t in range(1, threads):
+        out += parts[t]
+    return out
+
+
+@njit(parallel=True, cache=True, fastmath=FAST)
+def weighted_dense(P, first, gamma, weights, V, threads):
+    """:func:`weighted` for a dense P."""
+    num_states = first.size - 1
+    parts = np.zeros((threads, num_states))
+    chunk = (num_states + threads - 1) // threads
+    for t in prange(threads):
+        part = parts[t]
+        for s in range(t * chunk, min((t + 1) * chunk, num_states)):
+            own = 0.0
+            for i in range(first[s], first[s + 1]):
+                if weights[i] != 0.0:
+                    row, x = P[i], 0.0
+                    for k in range(num_states):
+                        x += row[k] * V[k]
+                    x = weights[i] * (gamma * x - V[s])
+                    own -= x
+                    x *= gamma
+                    for k in range(num_states):
+                        part[k] += x * row[k]
+            part[s] += own
+    out = parts[0]
+    for t in range(1, threads):
+        out += parts[t]
+    return out
+
+
 @njit(cache=True, fastmath=FAST)
-def gram(data, indices, indptr, owner, gamma, num_states, weights):
-    """Dense ``M' diag(weights) M``, one sparse row of M after the other."""
+def weighted_diagonal(data, indices, indptr, first, gamma, weights):
+    """Diagonal of ``M' diag(weights) M``."""
+    out = np.zeros(first.size - 1)
+    for s in range(first.size - 1):
+        own = 0.0
+        for i in range(first[s], first[s + 1]):
+            if weights[i] != 0.0:
+                row = slice(indptr[i], indptr[i + 1])
+                values, columns = data[row], indices[row]
+                own += weights[i]
+                for k in range(values.size):
+                    x = gamma * values[k]
+                    out[columns[k]] += weights[i] * x * x
+                    if columns[k] == s:
+                        own -= 2.0 * weights[i] * x
+        out[s] += own
+    return out
+
+
+@njit(cache=True, fastmath=FAST)
+def weighted_diagonal_dense(P, first, gamma, weights):
+    """:func:`weighted_diagonal` for a dense P."""
+    num_states = first.size - 1
+    out = np.zeros(num_states)
+    for s in range(num_states):
+        own = 0.0
+        for i in range(first[s], first[s + 1]):
+            if weights[i] != 0.0:
+                row, weight = P[i], weights[i] * gamma * gamma
+                own += weights[i] * (1.0 - 2.0 * gamma * row[s])
+                for k in range(num_states):
+                    out[k] += weight * row[k] * row[k]
+        out[s] += own
+    return out
+
+
+@njit(parallel=True, cache=True, fastmath=FAST)
+def gram(data, indices, indptr, owner, gamma, weights, cuts):
+    """Lower triangle of the dense ``M' diag(weights) M``; columns of P are sorted.
+
+    Each thread adds up the rows of the result from one cut to the next.
+    """
+    num_states = cuts[-1]
     out = np.zeros((num_states, num_states))
+    for t in prange(cuts.size - 1):
+        low, high = cuts[t], cuts[t + 1]
+        for i in range(owner.size):
+            if weights[i] == 0.0:
+                continue
+            s, weight = owner[i], weights[i]
+            row = slice(indptr[i], indptr[i + 1])
+            values, columns = data[row], indices[row]
+            if low <= s < high:
+                out[s, s] += weight
+                line = out[s]
+                for k in range(values.size):
+                    if columns[k] < s:
+                        line[columns[k]] -= weight * gamma * values[k]
+                    elif columns[k] == s:
+                        line[s] -= 2.0 * weight * gamma * values[k]
+            for k in range(values.size):
+                j = columns[k]
+                if low <= j < high:
+                    line, value = out[j], weight * gamma * values[k]
+                    if j > s:
+                        line[s] -= value
+                    value *= gamma
+                    for m in range(k + 1):
+                        line[columns[m]] += value * values[m]
+    return out
+
+
+@njit(cache=True, fastmath=FAST)
+def crossed(data, indices, indptr, owner, gamma, num_states, weights, e_data, e_indices, e_indptr, num_rows):
+    """Dense ``E diag(weights) M`` for a sparse E given by its columns, one column a pair."""
+    out = np.zeros((num_rows, num_states))
     for i in range(owner.size):
-        s = owner[i]
+        if weights[i] == 0.0:
+            continue
         row = slice(indptr[i], indptr[i + 1])
         values, columns = data[row], indices[row]
-        out[s, s] += weights[i]
-        for k in range(values.size):
-            line, value = out[columns[k]], weights[i] * gamma * values[k]
-            line[s] -= value
-            out[s, columns[k]] -= value
-            for m in range(values.size):
-                line[columns[m]] += value * gamma * values[m]
+        for n in range(e_indptr[i], e_indptr[i + 1]):
+            line, x = out[e_indices[n]], weights[i] * e_data[n]
+            line[owner[i]] -= x
+            x *= gamma
+            for k in range(values.size):
+                line[columns[k]] += x * values[k]
     return out
+
+
+@njit(cache=True, fastmath=FAST)
+def _relax_some(data, indices, indptr, first, gamma, c, V, pair, order, start, end):
+    worst = 0.0
+    for k in range(start, end):
+        s = order[k]
+        least, where = np.inf, first[s]
+        for i in range(first[s], first[s + 1]):
+            row = slice(indptr[i], indptr[i + 1])
+            values, columns = data[row], indices[row]
+            total, own = 0.0, 0.0
+            for e in range(values.size):
+                if columns[e] == s:
+                    own += values[e]
+                else:
+                    total += values[e] * V[columns[e]]
+            total = (c[i] + gamma * total) / (1.0 - gamma * own)
+            if total < least:
+                least, where = total, i
+        worst = max(worst, abs(least - V[s]))
+        V[s], pair[s] = least, where
+    return worst
+
+
+@njit(parallel=True, cache=True, fastmath=FAST)
+def relax(data, indices, indptr, first, gamma, c, V, pair, order, threads):
+    """Bellman's equation met state by state in the given order, each time with the newest V (Gauss-Seidel).
+
+    V and the pair that attains the minimum are changed in place; the largest change of V is returned.  Threads share
+    the order in pieces and read each other's V, old or new.
+    """
+    found = np.zeros(threads)
+    chunk = (order.size + threads - 1) // threads
+    for t in prange(threads):
+        low, high = t * chunk, min((t + 1) * chunk, order.size)
+        found[t] = _relax_some(data, indices, indptr, first, gamma, c, V, pair, order, low, high)
+    return found.max()
+
+
+@njit(cache=True, fastmath=FAST)
+def _settle_some(data, indices, indptr, gamma, c, V, pair, order, start, end):
+    worst = 0.0
+    for k in range(start, end):
+        s = order[k]
+        i = pair[s]
+        row = slice(indptr[i], indptr[i + 1])
+        values, columns = data[row], indices[row]
+        total, own = 0.0, 0.0
+        for e in range(values.size):
+            if columns[e] == s:
+                own += values[e]
+            else:
+                total += values[e] * V[columns[e]]
+        total = (c[i] + gamma * total) / (1.0 - gamma * own)
+        worst = max(worst, abs(total - V[s]))
+        V[s] = total
+    return worst
+
+
+@njit(parallel=True, cache=True, fastmath=FAST)
+def settle(data, indices, indptr, gamma, c, V, pair, order, threads):
+    """:func:`relax` for the policy that takes ``pair`` in place of the minimum."""
+    found = np.zeros(threads)
+    chunk = (order.size + threads - 1) // threads
+    for t in prange(threads):
+        low, high = t * chunk, min((t + 1) * chunk, order.size)
+        found[t] = _settle_some(data, indices, indptr, gamma, c, V, pair, order, low, high)
+    return found.max()
+
+
+@njit(cache=True, fastmath=FAST)
+def push(data, indices, indptr, first, gamma, pi, waiting, x, order, least):
+    """Move what waits in each state on to its successors under a policy, in the reverse of the given order.
+
+    ``x`` gains what has passed.  Less than ``least`` is left where it is.  Returns all that still waits.
+    """
+    for k in range(order.size - 1, -1, -1):
+        s = order[k]
+        mass = waiting[s]
+        if mass <= least:
+            continue
+        own = 0.0
+        for i in range(first[s], first[s + 1]):
+            if pi[i] != 0.0:
+                for e in range(indptr[i], indptr[i + 1]):
+                    if indices[e] == s:
+                        own += pi[i] * data[e]
+        mass /= 1.0 - gamma * own
+        x[s] += mass
+        mass *= gamma
+        for i in range(first[s], first[s + 1]):
+            if pi[i] != 0.0:
+                row = slice(indptr[i], indptr[i + 1])
+                values, columns = data[row], indices[row]
+                for e in range(values.size):
+                    if columns[e] != s:
+                        waiting[columns[e]] += mass * pi[i] * values[e]
+        waiting[s] = 0.0
+    return waiting.sum()

@@ -39,6 +39,8 @@ class Plan:
     normal: str
     visited: str
     reason: str
+    ordered: bool = False
+    """Whether sweeps in the order of the value are tried first, see :mod:`cvxmdp.dynamics.ordered`."""
 
 
 def available_memory() -> int:
@@ -65,6 +67,7 @@ def plan(num_states: int, num_pairs: int, nonzeros: int, evaluation: str, memory
                   ``8 S^2`` bytes, twice (matrix and factor), fit in half of the free memory and S <= 8000;
                   else conjugate gradients, which never form ``M'M``
     visited       like normal, but a dense factor only up to 200 states, since it is made anew in every step
+    ordered       sweeps in the order of the value first where P has at most 16 entries a row, beyond 400 states
     ============  ==============================================================================================
 
     ``"direct"`` forces factors and raises ``MemoryError`` when they do not fit; ``"iterative"`` forces Krylov methods.
@@ -87,12 +90,11 @@ def plan(num_states: int, num_pairs: int, nonzeros: int, evaluation: str, memory
     small = num_states <= 400
     policy = "sparse" if thin and num_states <= 100_000 and not small else "dense" if small else "iterative"
     if thin and not small and num_states <= 20_000:
-        return Plan(policy, "sparse", "sparse", f"{per_row:.0f} entries a row: sparse factors have little fill")
+        return Plan(policy, "sparse", "sparse", f"{per_row:.0f} entries a row: sparse factors have little fill", True)
     normal = "dense" if fits and num_states <= 8000 else "iterative"
     visited = "dense" if fits and num_states <= VISITED_STATES else "iterative"
-    return Plan(
-        policy, normal, visited, f"{num_states} states, {per_row:.0f} entries a row: {normal} regularized solves"
-    )
+    reason = f"{num_states} states, {per_row:.0f} entries a row: {normal} regularized solves"
+    return Plan(policy, normal, visited, reason, thin and not small)
 
 
 def sparse_factor(matrix: Any) -> Any:
@@ -111,14 +113,37 @@ def factor_spd(matrix: Any) -> Solve:
     return lambda rhs: np.asarray(la.cho_solve((lower, True), rhs, check_finite=False))
 
 
-def factor_policy(how: str, transition: Any, gamma: float, accuracy: float = KRYLOV_TOLERANCE) -> tuple[Solve, Solve]:
+@dataclass(frozen=True, eq=False)
+class Product:
+    """``left @ right``, known by its products with vectors."""
+
+    left: Any
+    right: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.left.shape[0], self.right.shape[1]
+
+    @property
+    def T(self) -> Product:  # noqa: N802
+        """The transpose."""
+        return Product(self.right.T, self.left.T)
+
+    def __matmul__(self, x: Array) -> Array:
+        return np.asarray(self.left @ (self.right @ x))
+
+
+def factor_policy(
+    how: str, transition: Any, gamma: float, accuracy: float = KRYLOV_TOLERANCE, start: Array | None = None
+) -> tuple[Solve, Solve]:
     """Return solvers of ``(I - gamma P_pi) x = rhs`` and of its transpose.
 
-    Factors are refined once to working accuracy; Krylov methods stop at the relative accuracy.
+    Factors are refined once to working accuracy; Krylov methods begin at ``start`` and stop at the relative accuracy.
     """
     size = transition.shape[0]
     if how == "iterative":
-        return _krylov(transition, gamma, accuracy), _krylov(transition.T, gamma, accuracy)
+        return _krylov(transition, gamma, accuracy, start), _krylov(transition.T, gamma, accuracy, start)
     if how == "sparse":
         matrix = sp.csc_matrix(sp.identity(size) - gamma * sp.csc_matrix(transition))
         lu = sparse_factor(matrix)
@@ -139,7 +164,7 @@ def _refined(matrix: Any, solve: Solve) -> Solve:
     return refined
 
 
-def _krylov(transition: Any, gamma: float, accuracy: float) -> Solve:
+def _krylov(transition: Any, gamma: float, accuracy: float, start: Array | None) -> Solve:
     """Krylov methods on ``I - gamma P_pi``, for one right side or for the columns of several.
 
     Several go through BiCGSTAB together, so that P_pi is read once for all of them; a single one, and those that did
@@ -158,14 +183,15 @@ def _krylov(transition: Any, gamma: float, accuracy: float) -> Solve:
         scale = float(np.linalg.norm(rhs))
         if scale == 0.0:
             return np.zeros(size)
-        x = np.zeros(size)
+        x = np.zeros(size) if start is None else start
         for _ in range(KRYLOV_ROUNDS if not direct else 0):
             x, _ = spla.gmres(operator, rhs, x0=x, rtol=accuracy, atol=0.0, restart=40, maxiter=5)
             residual = float(np.linalg.norm(rhs - operator @ x))
             if residual <= 10 * accuracy * max(scale, float(np.linalg.norm(x))):
                 return np.asarray(x)
         if not direct:
-            direct.append(factor_policy("sparse", transition, gamma)[0])
+            matrix = transition.left @ transition.right if isinstance(transition, Product) else transition
+            direct.append(factor_policy("sparse", matrix, gamma)[0])
         return direct[0](rhs)
 
     return solve

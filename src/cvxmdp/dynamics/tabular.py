@@ -10,11 +10,13 @@ import numpy.typing as npt
 import scipy.linalg as la
 import scipy.sparse as sp
 
-from cvxmdp.dynamics.linear import NORMAL_STATES, Plan, Solve, conjugate_gradients, factor_policy, factor_spd
+from cvxmdp.dynamics.linear import NORMAL_STATES, Plan, Product, Solve, conjugate_gradients, factor_policy, factor_spd
 from cvxmdp.mdp import MDP, Array, Indices
 
 NORMAL_STEPS = 2000
 NO_VISITS = 1e-30
+MANY_PAIRS = 2
+"""From this many taken pairs a state on, Krylov methods use P itself: forming the policy's matrix costs more."""
 VISITED_TOLERANCE = 1e-2
 VISITED_STEPS = 300
 
@@ -39,6 +41,9 @@ class Tabular(ABC):
     def sweep(self, c: Array, V: Array) -> tuple[Array, Indices]:
         """Bellman sweep."""
 
+    def relax(self, c: Array, V: Array | None, tolerance: float, deadline: float) -> Array | None:
+        return V
+
     @abstractmethod
     def advantage(self, c: Array, V: Array) -> Array:
         """``c + M V``."""
@@ -50,6 +55,14 @@ class Tabular(ABC):
     @abstractmethod
     def flow(self, d: Array) -> Array:
         """``-M'd``."""
+
+    @abstractmethod
+    def weighted(self, weights: Array, V: Array) -> Array:
+        """``M' diag(weights) M V``."""
+
+    @abstractmethod
+    def weighted_diagonal(self, weights: Array) -> Array:
+        """Diagonal of ``M' diag(weights) M``."""
 
     @abstractmethod
     def gram(self, weights: Array) -> Any:
@@ -71,14 +84,16 @@ class Tabular(ABC):
         taken = np.flatnonzero(pi)
         if taken.size == self.num_states and np.all(pi[taken] == 1.0):
             return self.P[taken]
+        if self.plan.policy == "iterative" and taken.size > MANY_PAIRS * self.num_states:
+            return Product(self._choice(pi), self.P)
         return self._choice(pi) @ self.P
 
     def value(self, pi: Array, c: Array) -> Array:
         forward, _ = factor_policy(self.plan.policy, self._policy_matrix(pi), self.gamma)
         return forward(self.per_state(pi * c))
 
-    def occupancy(self, pi: Array) -> Array:
-        _, backward = factor_policy(self.plan.policy, self._policy_matrix(pi), self.gamma)
+    def occupancy(self, pi: Array, start: Array | None = None) -> Array:
+        _, backward = factor_policy(self.plan.policy, self._policy_matrix(pi), self.gamma, start=start)
         return self._spread(backward((1 - self.gamma) * self.rho), pi)
 
     def evaluate(self, pi: Array, costs: Array, accuracy: float) -> tuple[Array, Array, Array]:

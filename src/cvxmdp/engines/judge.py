@@ -23,6 +23,8 @@ from cvxmdp.status import Progress, Status
 
 NEAREST = 1e-4
 """On an infeasible problem: how exactly, relatively, the least distance and the cheapest nearest policy are sought."""
+CLOSED = 0.5
+"""Share of the tolerance within which a gap needs no better bound."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +102,9 @@ class Judge:
         if self.refutation is None:  # the nearest policy may have to go where none is allowed
             d = np.where(self.blocks.allowed, d, 0.0)
         policy = policy_from_occupancy(self.mdp, d, self._fallback)
-        exact = self.dynamics.occupancy(policy.probabilities)
+        visits = self.dynamics.per_state(d)
+        total = float(visits.sum())
+        exact = self.dynamics.occupancy(policy.probabilities, visits / total if total > 0 else None)
         return Candidate(
             policy,
             exact,
@@ -132,9 +136,12 @@ class Judge:
         u, top, size = self.blocks.normals(duals)
         if start is None:
             start = self.bound.V if self.bound is not None else self.unconstrained.V
-        # A tenth of what the tolerance allows is exact enough for a bound.
+        # A tenth of what the tolerance allows is exact enough for a bound, and so is one that closes the gap.
         accuracy = 0.1 * self.tolerance * (self.best.scale if self.best is not None else 0.0)
-        priced = policy_iteration(self.dynamics, self.c + u, start, accuracy, self.deadline)
+        enough = np.inf
+        if self.best is not None and self.best.violation <= self.tolerance:
+            enough = self.best.value - CLOSED * self.tolerance * self.best.scale + top
+        priced = policy_iteration(self.dynamics, self.c + u, start, accuracy, self.deadline, enough=enough)
         rounding = rounding_of_bound(priced.V, self.c, size)
         bound = Bound(list(duals), priced.V, priced.bound - top - rounding, rounding)
         if self.bound is None or bound.value > self.bound.value:

@@ -5,8 +5,8 @@ program with frozen visits (see frozen.py) prices the rows and proposes the next
 good the last one is.
 
 Where that gets stuck, or no policy obeys, it is column generation (Dantzig-Wolfe).  A small linear program mixes the
-policies met so far; its multipliers price the rows; policy iteration at cost ``c + E'lambda`` finds the policy that the
-mixture misses most, and its value is a bound.  Multipliers are smoothed towards the best bound's, which keeps them
+policies met so far, and may exceed the limits at a price; its multipliers price the rows; policy iteration at cost
+``c + E'lambda`` finds the policy that the mixture misses most, and its value is a bound.  Multipliers are smoothed towards the best bound's, which keeps them
 from swinging.
 """
 
@@ -30,6 +30,16 @@ FIRST_PRICE = 0.3
 """Where multipliers begin, in units in which the cost and the limits are of size one."""
 MOST_ENTRIES = 50_000_000
 """Advantages (400 MB) up to which all costs are evaluated at once."""
+RARE, MOST = 1e-2, 0.5
+"""A state counts as visited from this share of the mean on; rounds with frozen visits want most states to be."""
+FIRST_PENALTY, MOST_PENALTY = 10.0, 1e9
+"""Price of exceeding a limit by its own size, in units of the cost: the first, and the last."""
+WITHIN = 1e-2
+"""Share of the tolerance within which a mixture obeys."""
+SURE = 0.1
+"""Share of what exceeding costs within which the gap shows that the price is too low."""
+ASK = 2.0
+"""The judge is asked once a mixture is within this many tolerances of the bound."""
 EXACT = 1e-2
 """Share of the tolerance within which limits are met before the rounds end, unless that takes more than one round."""
 
@@ -75,15 +85,13 @@ class Mixing:
             mixture.add(start[0])
             judge.prove(start[1])
             first = judge.candidate(start[0]).policy
-        status = self._refine(judge, mixture, first.probabilities)
+        status = self._refine(judge, mixture, first.probabilities) if _spread_out(judge) else None
         if status not in (None, Status.INFEASIBLE):
             return status, f"mixing: policies from prices, {judge.iterations} rounds"
         if status is None:
-            status = self._reach(judge, mixture)
+            status = self._improve(judge, mixture)
         if status is Status.INFEASIBLE:
             status = self._approach(judge, mixture) or self._improve(judge, mixture)
-        elif status is None:
-            status = self._improve(judge, mixture)
         return status, f"mixing {len(mixture.occupancies)} policies"
 
     def _refine(self, judge: Judge, mixture: Mixture, pi: Array) -> Status | None:
@@ -157,30 +165,6 @@ class Mixing:
         limit = judge.limit()
         return limit, None if limit is not None else frozen.policy
 
-    def _reach(self, judge: Judge, mixture: Mixture) -> Status | None:
-        """Lower the worst relative excess until some mixture obeys (None), or prove that none does."""
-        V, pricing = None, Pricing(self.smoothing)
-        while True:
-            weights, multipliers, excess = mixture.least_excess()
-            mixture.slack = max(excess, 0.0)
-            if excess <= 0.01 * judge.tolerance:
-                return None
-            judge.iterations += 1
-            trial = pricing.trial(multipliers)
-            priced = policy_iteration(judge.dynamics, mixture.normal(trial), V, 1e-3 * judge.tolerance, judge.deadline)
-            V, bound = priced.V, priced.bound - mixture.support(trial)
-            pricing.note(trial, bound)
-            judge.propose(mixture.mix(weights))
-            judge.record(excess)
-            if bound > 0 and judge.refute(judge.blocks.split([mixture.dual(trial)])) is not None:
-                return Status.INFEASIBLE
-            if (limit := judge.limit()) is not None:
-                return limit
-            if excess - pricing.best <= 0.01 * judge.tolerance and excess <= judge.tolerance:
-                return None
-            if not mixture.add_policy(priced.pairs) and not pricing.sharpen():
-                return None if excess <= judge.tolerance else Status.ITERATION_LIMIT
-
     def _approach(self, judge: Judge, mixture: Mixture) -> Status | None:
         """Lower the distance to the constraints until it is proven least; then relax the limits by what is missing.
 
@@ -205,30 +189,58 @@ class Mixing:
                 return None if judge.limit() is None else Status.INFEASIBLE
 
     def _improve(self, judge: Judge, mixture: Mixture) -> Status:
-        """Lower the cost of the mixture until the gap is proven."""
-        pricing = Pricing(self.smoothing)
-        best = -np.inf
+        """Lower the cost of the mixture until the gap is proven, or until it is proven that no policy obeys.
+
+        Exceeding the limits has a price too, which rises while that is cheaper than obeying.
+        """
+        assert judge.best is not None
+        pricing, penalty = Pricing(self.smoothing), FIRST_PENALTY
+        best, scale, known = -np.inf, judge.best.scale, judge.refutation is not None
+        highest = float(np.max(judge.c))
         while True:
             judge.iterations += 1
-            weights, multipliers = mixture.least_cost()
-            d = mixture.mix(weights)
-            judge.propose(d)
+            weights, multipliers, excess = mixture.least_cost(penalty)
             trial = pricing.trial(multipliers)
-            bound = judge.prove(judge.blocks.split([mixture.dual(trial)]))
+            duals = judge.blocks.split([mixture.dual(trial)])
+            bound = judge.prove(duals)
             relaxed = bound.value - float(mixture.relaxation @ mixture.dual(trial))
             pricing.note(trial, relaxed)
             best = max(best, relaxed)
-            judge.record(judge.gap)
-            if judge.refutation is not None:
-                # Among the nearest the cheapest is wanted: its gap is measured under the relaxed limits.
-                if float(judge.c @ d) - best <= NEAREST * float(np.abs(judge.c) @ d) or judge.limit() is not None:
-                    judge.settle(d)
-                    return Status.INFEASIBLE
-            elif (status := judge.verdict()) is not None:
-                return status
+            obeys = excess <= WITHIN * judge.tolerance
+            gap = mixture.cost(weights) + penalty * mixture.cost_scale * (0.0 if obeys else excess) - best
+            limit = judge.limit()
+            # Among the nearest the cheapest is wanted: its gap is measured under the relaxed limits.
+            if known and ((obeys and gap <= NEAREST * scale) or limit is not None):
+                judge.settle(mixture.mix(weights))
+                return Status.INFEASIBLE
+            if not known and ((obeys and gap <= ASK * judge.tolerance * scale) or limit is not None):
+                scale = judge.propose(mixture.mix(weights)).scale
+                if (status := judge.verdict()) is not None:
+                    judge.record(judge.gap)
+                    return status
+            judge.record(gap / max(scale, 1e-300))
+            if not known and best > highest and judge.refute(duals) is not None:
+                return Status.INFEASIBLE
             pairs = judge.dynamics.sweep(judge.c + mixture.normal(trial), bound.V)[1]
-            if not mixture.add_policy(pairs) and not pricing.sharpen():
-                return Status.INFEASIBLE if judge.refutation is not None else Status.ITERATION_LIMIT
+            stuck = not mixture.add_policy(pairs) and not pricing.sharpen()
+            if not obeys and (stuck or gap <= SURE * penalty * mixture.cost_scale * excess):
+                if penalty >= MOST_PENALTY:
+                    refuted = known or judge.refute(duals) is not None
+                    return Status.INFEASIBLE if refuted else self._undecided(judge, mixture, weights)
+                penalty, pricing = 10 * penalty, Pricing(self.smoothing)
+            elif stuck:
+                return Status.INFEASIBLE if known else self._undecided(judge, mixture, weights)
+
+    def _undecided(self, judge: Judge, mixture: Mixture, weights: Array) -> Status:
+        judge.propose(mixture.mix(weights))
+        return judge.verdict() or Status.ITERATION_LIMIT
+
+
+def _spread_out(judge: Judge) -> bool:
+    """Whether the first policy visits most states: else frozen visits say little of other policies."""
+    assert judge.best is not None
+    visits = judge.dynamics.per_state(judge.best.d)
+    return bool(np.count_nonzero(visits > RARE / visits.size) >= MOST * visits.size)
 
 
 class Pricing:

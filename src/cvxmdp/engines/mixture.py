@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,12 +23,11 @@ class Mixture:
 
     judge: Judge
     linear: Linear
-    occupancies: list[Array] = field(default_factory=list)
+    occupancies: list[tuple[Indices, Array]] = field(default_factory=list)
+    """The visited pairs of each policy and how often they are visited."""
     costs: list[float] = field(default_factory=list)
     values: list[Array] = field(default_factory=list)
     seen: set[bytes] = field(default_factory=set)
-    slack: float = 0.0
-    """What the scaled limits are widened by, for a feasible set so thin that rounding hides it."""
 
     def __post_init__(self) -> None:
         """Measure each row by its limit or its size under the unconstrained optimum."""
@@ -66,7 +66,8 @@ class Mixture:
 
     def add(self, d: Array) -> None:
         """Add an occupancy."""
-        self.occupancies.append(d)
+        visited = np.flatnonzero(d)
+        self.occupancies.append((visited, d[visited]))
         self.costs.append(float(self.judge.c @ d) / self.cost_scale)
         self.values.append(self.sides(d))
 
@@ -79,11 +80,10 @@ class Mixture:
         """Shift the limits to where the point ``d`` stands outside them: ``E (d - project(d))`` is added to them."""
         self.relaxation = np.asarray(self.linear.rows @ (d - self.linear.project(d))).ravel()
         self.limits = self.limits + self.signs * (self.relaxation / self.scale)[self.which]
-        self.slack = 0.0
 
     def add_policy(self, pairs: Indices) -> bool:
         """Add a deterministic policy; return False when it was there already."""
-        key = np.asarray(pairs).tobytes()
+        key = hashlib.sha256(np.ascontiguousarray(pairs)).digest()
         if key in self.seen:
             return False
         self.seen.add(key)
@@ -93,7 +93,15 @@ class Mixture:
     def mix(self, weights: Array) -> Array:
         """Return the occupancy of a mixture."""
         taken = np.flatnonzero(weights > 0)
-        return np.asarray(sum(weights[j] * self.occupancies[j] for j in taken) / weights[taken].sum())
+        d = np.zeros(self.judge.c.size)
+        for j in taken:
+            visited, mass = self.occupancies[j]
+            d[visited] += weights[j] / weights[taken].sum() * mass
+        return d
+
+    def cost(self, weights: Array) -> float:
+        """Return the cost of a mixture."""
+        return self.cost_scale * float(weights @ np.array(self.costs)) / float(weights.sum())
 
     def dual(self, multipliers: Array) -> Array:
         """Turn multipliers of the scaled sides into multipliers of the rows."""
@@ -146,15 +154,20 @@ class Mixture:
         multipliers = np.maximum(np.asarray(info["lam"])[count + rank : -1], 0.0) * unit / sides
         return np.maximum(x[:count], 0.0), multipliers
 
-    def least_cost(self) -> tuple[Array, Array]:
-        """Weights of least cost within the limits, and the multipliers in units of the cost."""
+    def least_cost(self, penalty: float) -> tuple[Array, Array, float]:
+        """Weights of least cost plus ``penalty`` times the worst excess, the multipliers, and the excess.
+
+        The multipliers are in units of the cost and add up to no more than the penalty.
+        """
         A, count = np.stack(self.values, axis=1), len(self.values)
-        slack = self.slack
-        while True:
-            answer = _solve(np.array(self.costs), A, self.limits + slack, np.ones(count), [(0, None)] * count)
-            if answer.status == 0:
-                return answer.x, -answer.ineqlin.marginals * self.cost_scale
-            slack = 2 * slack + 1e-12  # a feasible set that is a single point, lost to rounding
+        answer = _solve(
+            np.append(self.costs, penalty),
+            np.hstack([A, -np.ones((A.shape[0], 1))]),
+            self.limits,
+            np.append(np.ones(count), 0.0),
+            [(0, None)] * (count + 1),
+        )
+        return answer.x[:-1], -answer.ineqlin.marginals * self.cost_scale, float(answer.x[-1])
 
 
 def _solve(cost: Array, A: Array, b: Array, ones: Array, bounds: list[tuple[float | None, float | None]]) -> Any:

@@ -5,24 +5,18 @@ Every block, the sign constraint ``d >= 0`` included, is replaced by its envelop
 Newton steps with a line search do it; then multipliers and d move on.  Flat sets are met after finitely many passes,
 curved ones at a rate that improves as sigma falls and tau grows.  It converges for every sigma and tau (Rockafellar
 1976, the proximal method of multipliers).
-
-Newton's system ``[H M; M' 0]`` has ``H = diag + factor signs factor'`` with few columns, so it reduces to one system
-``M'H^-1 M V = rhs`` over states.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.linalg as la
-import scipy.sparse as sp
 
-from cvxmdp.blocks import Response
 from cvxmdp.constraints.linear import Linear
-from cvxmdp.dynamics.base import Dynamics
+from cvxmdp.engines.hessian import Hessian, System
 from cvxmdp.engines.judge import NEAREST, Judge
 from cvxmdp.engines.pieces import Copy, Near, Nonnegative, Piece, Rows, Touch
 from cvxmdp.engines.presolve import indicator
@@ -34,8 +28,6 @@ ARMIJO = 1e-4
 SHORTEST = 1e-9
 ROUNDING = 1e-13
 """Relative to the cost: a smaller change is not seen."""
-REFINEMENTS = 1
-"""How often Newton's system is solved again for what rounding left."""
 LOOSE = 100.0
 """The first tau over the first sigma: far enough to reach another vertex, near enough for Newton's model to hold."""
 INEXACT = 0.5
@@ -44,10 +36,6 @@ DISPLACEMENT = 1e-8
 """How exactly, relatively, the least distance to flat sets is sought before the cheapest of the nearest."""
 AS_NEAR = 1e-6
 """How much farther, relatively, the cheapest of the nearest may be."""
-FEW_COLUMNS = 100
-"""Up to here the columns of a Hessian are kept apart from a sparse matrix."""
-LIFTS = (1e-15, 1e-13, 1e-11, 1e-9, 1e-7)
-"""What is added to the diagonal, relatively, of a matrix that rounding left not positive definite."""
 FAST = 0.2
 """A residual that falls to this share from pass to pass needs no help."""
 STIFFEST = 1e10
@@ -269,105 +257,8 @@ class State:
         self.damping = max(self.damping, 1 / self.tau)
         try:
             H = Hessian(responses, self.damping)
-            K = H.reduced(self.dynamics)
+            system = System(H, self.dynamics)
         except (ValueError, RuntimeError, la.LinAlgError):  # not finite, or singular
             return np.zeros_like(gradient), np.nan
-        zero, x, V = np.zeros_like(gradient), np.zeros_like(gradient), np.zeros(self.dynamics.num_states)
-        missing = self.q - self.dynamics.flow(self.d)
-        for _ in range(1 + REFINEMENTS):
-            force = -gradient - H.apply(x) - self.dynamics.advantage(zero, V)
-            open_flow = missing - self.dynamics.flow(x)
-            more = K(open_flow - self.dynamics.flow(H.solve(force)))
-            V = V + more
-            x = x + H.solve(force - self.dynamics.advantage(zero, more))
+        x, _ = system.solve(-gradient, self.q - self.dynamics.flow(self.d))
         return x, float(np.linalg.norm(H.apply(x)))
-
-
-class Hessian:
-    """``diag + G G' + U signs U'``: G has disjoint columns and is sparse, U has few columns and is dense.
-
-    Woodbury's formula inverts it twice: with ``W = 1 / diag`` the first two parts have the inverse
-    ``W - W G (1 + G'W G)^-1 G'W``, where the middle is diagonal, and U is taken off that in the same way.
-    """
-
-    def __init__(self, responses: Sequence[Response], floor: float) -> None:
-        self.W = 1 / (floor + np.sum([r.diagonal for r in responses], axis=0))
-        self.G: Any = None
-        columns, signs = [], []
-        for response in responses:
-            factor = response.factor
-            if sp.issparse(factor) and (both := _disjoint(self.G, factor)) is not None:
-                self.G = both
-            elif factor is not None and factor.shape[1]:
-                columns.append(factor.toarray() if sp.issparse(factor) else factor)
-                signs.append(np.ones(factor.shape[1]) if response.signs is None else response.signs)
-            if response.more is not None:
-                columns.append(response.more)
-                signs.append(np.ones(response.more.shape[1]))
-        if self.G is not None:
-            self.WG = self.G * self.W[:, None]
-            self.middle = 1.0 + np.asarray((self.G * self.WG).sum(axis=0)).ravel()
-        self.U: Any = np.hstack(columns) if columns else None
-        if self.U is not None:
-            self.signs = np.concatenate(signs)
-            self.HU = np.stack([self._first(u) for u in self.U.T], axis=1)
-            self.inner = np.diag(self.signs) + self.U.T @ self.HU
-            self.small = la.lu_factor(self.inner, check_finite=False)
-
-    def apply(self, x: Array) -> Array:
-        """Return ``H x``."""
-        out = x / self.W
-        if self.G is not None:
-            out = out + self.G @ (self.G.T @ x)
-        return out if self.U is None else np.asarray(out + self.U @ (self.signs * (self.U.T @ x)))
-
-    def _first(self, x: Array) -> Array:
-        """Return ``(diag + G G')^-1 x``."""
-        out = self.W * x
-        return out if self.G is None else np.asarray(out - self.WG @ ((self.G.T @ out) / self.middle))
-
-    def solve(self, x: Array) -> Array:
-        """Return ``H^-1 x``."""
-        out = self._first(x)
-        if self.U is not None:
-            out = out - self.HU @ la.lu_solve(self.small, self.U.T @ out, check_finite=False)
-        return out
-
-    def reduced(self, dynamics: Dynamics) -> Callable[[Array], Array]:
-        """Return a solver of ``M'H^-1 M V = rhs``."""
-        K = dynamics.gram(self.W)
-        if self.G is not None:
-            B = dynamics.flows(self.WG)
-            taken = (B / self.middle) @ B.T
-            K = K - (taken if sp.issparse(K) else taken.toarray() if sp.issparse(taken) else taken)
-        if self.U is None:
-            return _factor(dynamics, K)
-        B = dynamics.flows(self.HU)
-        if sp.issparse(K) and B.shape[1] <= FEW_COLUMNS:
-            # A sparse factor is kept sparse: Woodbury's formula once more.
-            solve = _factor(dynamics, K)
-            KB = solve(B)
-            rest = la.lu_factor(self.inner - B.T @ KB, check_finite=False)
-            return lambda rhs: np.asarray((x := solve(rhs)) + KB @ la.lu_solve(rest, B.T @ x, check_finite=False))
-        K = K.toarray() if sp.issparse(K) else K
-        return _factor(dynamics, K - B @ la.lu_solve(self.small, B.T, check_finite=False))
-
-
-def _disjoint(G: Any, factor: Any) -> Any:
-    """Return the columns of both, or None where a pair would be in two of them."""
-    both = sp.csc_array(factor) if G is None else sp.hstack([G, factor], format="csc")
-    touched = np.bincount(both.indices[both.data != 0], minlength=both.shape[0])
-    return both if np.all(touched <= 1) else None
-
-
-def _factor(dynamics: Dynamics, K: Any) -> Callable[[Array], Array]:
-    """Factor K, lifted where rounding has left it not positive definite."""
-    for lift in (0.0, *LIFTS):
-        try:
-            size = lift * np.abs(K.diagonal())
-            return dynamics.factor(
-                K if lift == 0.0 else K + (sp.diags_array(size) if sp.issparse(K) else np.diag(size))
-            )
-        except la.LinAlgError:
-            continue
-    raise la.LinAlgError("the matrix is not finite")

@@ -36,26 +36,31 @@ def policy_iteration(
     tolerance: float = 0.0,
     deadline: float = np.inf,
     rounds: int = MOST_ROUNDS,
+    enough: float = np.inf,
 ) -> Unconstrained:
     """Improve greedily and evaluate until no policy is better by more than ``tolerance`` (absolute) or rounding.
 
     A state keeps its action unless another is better beyond rounding, so ties never make it cycle.  Any V gives a
-    bound; the best is returned, so that it may be stopped after ``rounds`` or at ``deadline`` on ``time.perf_counter``.
+    bound; the best is returned, so that it may be stopped after ``rounds``, at ``deadline`` on ``time.perf_counter``, or
+    once the bound is ``enough``.
     """
+    if rounds:
+        V = dynamics.relax(c, V, tolerance, deadline)
     V = np.zeros(dynamics.num_states) if V is None else V
-    best, pairs = dynamics.sweep(c, V)
-    top, top_V = lower_bound(dynamics, V, best), V
+    best, greedy = dynamics.sweep(c, V)
+    pairs, top, top_V = greedy, lower_bound(dynamics, V, best), V
     for _ in range(rounds):
+        gain = V - best
+        rounding = ROUNDING * float(np.max(np.abs(V)))
+        exact = float(np.max(np.abs(gain))) <= max(tolerance, rounding)
+        if exact or top >= enough or time.perf_counter() >= deadline:
+            break
+        pairs = np.where(gain > rounding, greedy, pairs)
         V = dynamics.value(indicator(dynamics, pairs), c)
         best, greedy = dynamics.sweep(c, V)
         bound = lower_bound(dynamics, V, best)
         if bound >= top:
             top, top_V = bound, V
-        gain = V - best
-        rounding = ROUNDING * float(np.max(np.abs(V)))
-        if float(np.max(gain)) <= max(tolerance, rounding) or time.perf_counter() >= deadline:
-            break
-        pairs = np.where(gain > rounding, greedy, pairs)
     return Unconstrained(top_V, pairs, top)
 
 

@@ -1,0 +1,224 @@
+"""Newton's method on the dual, for a cost under one curved limit: a Euclidean ball, an entropy or a KL ball.
+
+Such a limit is ``F(d) <= b`` with F a strictly convex sum over pairs.  For a value V and a price mu > 0 of the limit the
+best d is known pair by pair, so that the dual
+
+    phi(V, mu) = (1 - gamma) rho'V - mu b + min over d of (c + M V)'d + mu F(d)
+
+is smooth, concave and free of constraints but mu > 0.  Its gradient is how far d is from an occupancy and from the
+limit, and its Hessian is ``-B' diag(W) B`` with ``B = [M, F'(d)]`` and ``W = 1 / (mu F''(d))`` over the visited pairs.
+Conjugate gradients solve Newton's system with one pass over P a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cvxmdp.blocks import Constraint
+from cvxmdp.constraints.ball import NormBall
+from cvxmdp.constraints.entropy import EntropicLimit
+from cvxmdp.dynamics.linear import conjugate_gradients
+from cvxmdp.engines.judge import Judge
+from cvxmdp.mdp import Array
+from cvxmdp.status import Status
+
+MOST_STEPS = 80
+ARMIJO = 1e-4
+SHORTEST = 1e-6
+INNER_STEPS = 500
+LOOSEST = 0.1
+"""Newton's system is solved to this relative accuracy at least; nearer to the end in step with what is left."""
+SHIFT = 1e-4
+"""Added to the Hessian, relative to its diagonal and to what is left: it keeps states without visited pairs in place."""
+ASK = 10.0
+"""The judge is asked once what is left is within this many tolerances."""
+
+
+@dataclass(frozen=True, eq=False)
+class Response:
+    """The best d at given advantages and price."""
+
+    d: Array
+    least: float
+    """``(c + M V)'d + mu F(d)``."""
+    value: float
+    """``F(d)``."""
+    slope: Array
+    """``F'(d)``, up to a constant."""
+    weights: Array
+    """``1 / (mu F''(d))``, zero where d is held at zero."""
+    even: bool
+    """Whether d is held to a sum of one, so that the Hessian is of differences from the mean."""
+
+
+class Ball:
+    """``F(d) = sum w (d - center)^2 / 2``, with its bound."""
+
+    def __init__(self, ball: NormBall) -> None:
+        self.center, self.bound = ball.center, ball.radius**2 / 2
+        self.w = np.ones_like(ball.center) if ball.norm.weights is None else ball.norm.weights
+        self.scale = ball.radius**2
+
+    def respond(self, q: Array, mu: float) -> Response:
+        """The best d at advantages q and price mu."""
+        d = np.maximum(self.center - q / (mu * self.w), 0.0)
+        away = d - self.center
+        slope = self.w * away
+        value = float(slope @ away) / 2
+        return Response(d, float(q @ d) + mu * value, value, slope, np.where(d > 0, 1 / (mu * self.w), 0.0), False)
+
+    def price(self, q: Array) -> float:
+        """The price at which d would meet the limit if none were held at zero."""
+        return float(np.sqrt(q @ (q / self.w) / (2 * self.bound)))
+
+    def dual(self, response: Response, mu: float) -> Array:
+        """The dual array of the constraint."""
+        return mu * response.slope
+
+    def price_of(self, dual: Array) -> float:
+        """The price in a dual array."""
+        return float(np.sqrt(dual @ (dual / self.w) / (2 * self.bound)))
+
+
+class Entropic:
+    """``F(d) = sum d log(d / r)``, with its bound; d adds up to one."""
+
+    def __init__(self, limit: EntropicLimit) -> None:
+        self.reference, self.bound = limit.function.reference, limit.bound
+        self.scale = max(abs(limit.bound), 1e-300)
+        with np.errstate(divide="ignore"):
+            self.log_reference = np.log(self.reference)
+
+    def respond(self, q: Array, mu: float) -> Response:
+        """The best d at advantages q and price mu."""
+        g = self.log_reference - q / mu
+        top = float(np.max(g))
+        d = np.exp(g - top)
+        total = float(d.sum())
+        d /= total
+        log_total = top + np.log(total)
+        slope = -q / mu
+        slope -= d @ slope
+        value = float(d @ slope) + float(d @ (-q / mu)) - log_total
+        return Response(d, -mu * log_total, value, slope, d / mu, True)
+
+    def price(self, q: Array) -> float:
+        """The price at which, to second order, d would meet the limit."""
+        r = self.reference / self.reference.sum()
+        room = max(self.bound + np.log(self.reference.sum()), 1e-12)
+        return float(np.sqrt(max(r @ q**2 - (r @ q) ** 2, 1e-300) / (2 * room)))
+
+    def dual(self, response: Response, mu: float) -> Array:
+        """The dual array of the constraint."""
+        with np.errstate(divide="ignore"):
+            u = mu * (np.log(response.d) - self.log_reference + 1.0)
+        return np.append(np.where(self.reference > 0, u, 0.0), mu)
+
+    def price_of(self, dual: Array) -> float:
+        """The price in a dual array."""
+        return float(dual[-1])
+
+
+def curved(constraint: Constraint) -> Ball | Entropic | None:
+    """What the dual needs of a limit, if it is one of those it takes."""
+    if isinstance(constraint, NormBall) and constraint.norm.p == 2 and constraint.radius > 0:
+        return Ball(constraint)
+    if isinstance(constraint, EntropicLimit) and constraint.function.owner is None:
+        return Entropic(constraint)
+    return None
+
+
+@dataclass(frozen=True)
+class Dual:
+    """Settings of the dual Newton method.
+
+    Parameters
+    ----------
+    evaluation : {"auto", "direct", "iterative"}
+        How linear systems of policies are solved, see :func:`cvxmdp.dynamics.linear.plan`.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm
+    >>> problem = cm.Problem(cm.worlds.gridworld(size=5), "time", [cm.Entropy(at_least=2.0)])
+    >>> problem.solve(method=cm.Dual()).status.name
+    'OPTIMAL'
+    """
+
+    evaluation: str = "auto"
+
+    name = "dual"
+    most_passes = 1000
+
+    def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status | None, str]:
+        """Climb until the judge is satisfied; no status where it goes on for ever, as when no policy obeys."""
+        limit = curved(judge.blocks.constraints[0])
+        assert limit is not None
+        V, price = judge.unconstrained.V, None
+        if start is not None:
+            V, price = judge.prove(start[1]).V, limit.price_of(start[1][0])
+        status = climb(judge, limit, V, price)
+        return status, f"Newton's method on the dual, {judge.iterations} steps"
+
+
+def climb(judge: Judge, limit: Ball | Entropic, V: Array, price: float | None) -> Status | None:
+    """Climb the dual from V and the price, or from the price that V suggests."""
+    dynamics, c = judge.dynamics, judge.c
+    inflow = (1 - dynamics.gamma) * dynamics.rho
+    highest = float(np.max(c))
+    q = dynamics.advantage(c, V)
+    mu = price or limit.price(q)
+    at = limit.respond(q, mu)
+    before = 1.0
+    for _ in range(MOST_STEPS):
+        judge.iterations += 1
+        r, g = inflow - dynamics.flow(at.d), at.value - limit.bound
+        height = float(inflow @ V) - mu * limit.bound + at.least
+        left = max(float(np.abs(r).sum()) / (1 - dynamics.gamma), abs(g) / limit.scale)
+        close = left <= ASK * judge.tolerance
+        if close or judge.limit() is not None:
+            judge.propose(at.d)
+            judge.prove([limit.dual(at, mu)], V)
+        judge.record(left)
+        if (close or judge.limit() is not None) and (status := judge.verdict()) is not None:
+            return status
+        if height > highest or not np.isfinite(height):
+            return None
+        x, m = direction(judge, at, r, g, min(LOOSEST, left, (left / before)), left)
+        change, rise = dynamics.advantage(np.zeros_like(c), x), float(r @ x) + g * m
+        length = 1.0 if m >= 0 else min(1.0, -0.9 * mu / m)
+        while length > SHORTEST:
+            new_q, new_mu = q + length * change, mu + length * m
+            new = limit.respond(new_q, new_mu)
+            there = float(inflow @ (V + length * x)) - new_mu * limit.bound + new.least
+            if there >= height + ARMIJO * length * rise - 1e-14 * abs(height):
+                break
+            length /= 2
+        else:
+            return None
+        V, mu, q, at, before = V + length * x, new_mu, new_q, new, left
+    return None
+
+
+def direction(judge: Judge, at: Response, r: Array, g: float, accuracy: float, left: float) -> tuple[Array, float]:
+    """Solve Newton's system ``B' W B (x, m) = (r, g)``."""
+    dynamics, W = judge.dynamics, at.weights
+    border, corner = -dynamics.flow(W * at.slope), float(W @ at.slope**2)
+    # Where d adds up to one, W is diag(d) - d d' over mu: the mean of B (x, m) is taken off.
+    mean = -dynamics.flow(at.d) if at.even else None
+    ratio = float(W.sum())
+    diagonal = np.append(dynamics.weighted_diagonal(W), corner)
+    lift = SHIFT * min(left, 1.0) * (diagonal + diagonal[:-1].mean())
+
+    def apply(y: Array) -> Array:
+        x, m = y[:-1], y[-1]
+        out = dynamics.weighted(W, x) + m * border
+        if mean is not None:
+            out -= ratio * (mean @ x) * mean
+        return np.append(out, border @ x + m * corner) + lift * y
+
+    rhs = np.append(r, g)
+    y = conjugate_gradients(apply, rhs, np.zeros_like(rhs), diagonal + lift, accuracy, INNER_STEPS)
+    return y[:-1], float(y[-1])

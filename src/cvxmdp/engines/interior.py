@@ -1,0 +1,271 @@
+"""An interior point method for a cost under many linear rows, such as a cap on the visits of every state.
+
+It solves, with a slack for each side of the rows,
+
+    minimize c'd   subject to   flow(d) = (1 - gamma) rho,   E d + s = upper,   E d - t = lower,   d, s, t >= 0,
+
+by Mehrotra's predictor and corrector.  With z the reduced costs ``c + M V + E'(m - n)``, and m, n the multipliers of the
+sides, each step makes ``d z``, ``s m`` and ``t n`` nearly equal and smaller.  Newton's system has the Hessian
+``diag(z / d) + E' diag(m / s + n / t) E`` over pairs and reduces to one system over states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg as la
+import scipy.sparse as sp
+
+from cvxmdp.constraints.linear import Linear
+from cvxmdp.dynamics.base import Dynamics
+from cvxmdp.engines.hessian import Solve, factor, take_off
+from cvxmdp.engines.judge import Judge
+from cvxmdp.engines.presolve import indicator
+from cvxmdp.mdp import Array
+from cvxmdp.status import Status
+
+MOST_STEPS = 100
+BACK_OFF = 0.99
+"""Share of the longest step that is taken."""
+SHORTEST = 1e-4
+"""A shorter step gets nowhere."""
+EVEN = 0.5
+"""Share of the uniform policy in the first one; the rest is the optimum without limits."""
+FIRST_ROOM = 0.1
+"""Slacks begin at this share of the size of their row, at least."""
+LIFT = 1e-14
+"""Added to the rows' own matrix, relatively, for rows that depend on each other."""
+ASK = 3.0
+"""The judge is asked once the gap is within this many tolerances."""
+
+
+@dataclass(frozen=True)
+class Interior:
+    """Settings of the interior point method.
+
+    Parameters
+    ----------
+    evaluation : {"auto", "direct", "iterative"}
+        How linear systems of policies are solved, see :func:`cvxmdp.dynamics.linear.plan`.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm
+    >>> problem = cm.Problem(cm.worlds.gridworld(size=5), "time", [cm.StateBounds(upper={"r0c1": 0.01})])
+    >>> problem.solve(method=cm.Interior()).status.name
+    'OPTIMAL'
+    """
+
+    evaluation: str = "auto"
+
+    name = "interior"
+    most_passes = MOST_STEPS
+
+    def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status | None, str]:
+        """Step until the judge is satisfied; no status where steps lead nowhere, as when no policy obeys."""
+        assert judge.blocks.linear is not None
+        point = Point(judge, judge.blocks.linear)
+        status = None
+        for _ in range(MOST_STEPS):
+            judge.iterations += 1
+            gap, excess = point.gap(), point.excess()
+            limit = judge.limit()
+            close = max(gap, excess) <= ASK * judge.tolerance or limit is not None
+            if close:
+                judge.propose(point.d)
+                judge.prove(judge.blocks.split([point.multipliers()]), point.unit * point.V)
+            judge.record(excess)
+            if close and (status := judge.verdict()) is not None:
+                break
+            if point.height() > point.highest and judge.refute(judge.blocks.split([point.multipliers()])) is not None:
+                break
+            if not point.step():
+                break
+        return status, f"interior point method, {judge.iterations} steps"
+
+
+class Sides:
+    """Slacks and multipliers of the rows' upper sides, or with ``sign`` -1 of their lower ones."""
+
+    def __init__(self, sign: float, limits: Array, values: Array, sizes: Array, mu: float, equal: Array) -> None:
+        self.sign, self.limits = sign, limits
+        self.there = np.isfinite(limits) & ~equal
+        room = sign * (limits - values)
+        self.slack = np.where(self.there, np.maximum(room, FIRST_ROOM * sizes), 1.0)
+        self.multiplier = np.where(self.there, mu / self.slack, 0.0)
+
+    def open(self, values: Array) -> Array:
+        """What is missing of ``sign (limits - E d) = slack``."""
+        with np.errstate(invalid="ignore"):
+            return np.where(self.there, self.sign * (self.limits - values) - self.slack, 0.0)
+
+    def respond(self, values: Array, aim: Array) -> tuple[Array, Array]:
+        """Stiffness and force: the multiplier changes by ``sign stiffness E x + force`` to reach ``s m = aim``."""
+        stiffness = self.multiplier / self.slack
+        force = (aim - self.multiplier * (self.slack + self.open(values))) / self.slack
+        return stiffness, np.where(self.there, force, 0.0)
+
+    def moves(self, values: Array, change: Array, aim: Array) -> tuple[Array, Array]:
+        """The changes of slack and multiplier when ``E d`` changes by ``change``."""
+        ds = np.where(self.there, self.open(values) - self.sign * change, 0.0)
+        dm = np.where(self.there, (aim - self.multiplier * (self.slack + ds)) / self.slack, 0.0)
+        return ds, dm
+
+
+class Point:
+    """Where the method is.  Costs are in units of ``|c|'d`` and rows in units of ``max(|limit|, |row|'d)``."""
+
+    def __init__(self, judge: Judge, linear: Linear) -> None:
+        self.judge, self.dynamics = judge, judge.dynamics
+        dynamics = self.dynamics
+        pi = np.repeat(EVEN / np.diff(dynamics.first), np.diff(dynamics.first))
+        pi += (1 - EVEN) * indicator(dynamics, judge.unconstrained.pairs)
+        self.d = d = dynamics.occupancy(pi)
+        self.unit = max(float(np.abs(judge.c) @ d), 1e-300)
+        self.c = judge.c / self.unit
+        self.highest = float(np.max(self.c))
+        limits = np.maximum(*(np.where(np.isfinite(b), np.abs(b), 0.0) for b in (linear.upper, linear.lower)))
+        sizes = np.maximum(limits, np.asarray(abs(linear.rows) @ d).ravel())
+        self.sizes = np.where(sizes > 0, sizes, 1.0)
+        rows = linear.rows / self.sizes[:, None]
+        self.E = sp.csr_array(rows) if sp.issparse(rows) else rows
+        self.equal = linear.upper == linear.lower
+        upper, lower = linear.upper / self.sizes, linear.lower / self.sizes
+        self.goal = np.where(self.equal, upper, 0.0)
+        # Lowering V everywhere raises all reduced costs alike, so that they begin positive.
+        reduced = dynamics.advantage(self.c, judge.unconstrained.V / self.unit)
+        lift = max(float(reduced @ d), judge.tolerance)
+        self.V = judge.unconstrained.V / self.unit - lift / (1 - dynamics.gamma)
+        mu = float(d @ (reduced + lift)) / d.size
+        ones, values = np.ones_like(upper), self.E @ d
+        self.sides = (
+            Sides(1.0, upper, values, ones, mu, self.equal),
+            Sides(-1.0, lower, values, ones, mu, self.equal),
+        )
+        self.free = np.zeros_like(upper)
+        self.z = np.maximum(dynamics.advantage(self.c, self.V) + self.E.T @ self.net(), 0.1 * lift)
+        self.inflow = (1 - dynamics.gamma) * dynamics.rho
+
+    def net(self) -> Array:
+        """The multipliers of the rows."""
+        up, down = self.sides
+        return np.asarray(up.multiplier - down.multiplier + self.free)
+
+    def multipliers(self) -> Array:
+        """The multipliers of the rows in the user's units."""
+        return np.asarray(self.unit * self.net() / self.sizes)
+
+    def gap(self) -> float:
+        """``d'z`` and the sides' products: how far cost and bound are apart once all equations hold."""
+        return float(self.d @ self.z) + sum(float(side.slack @ side.multiplier) for side in self.sides)
+
+    def excess(self) -> float:
+        """By how much the rows' equations and the dynamics are open."""
+        values = self.E @ self.d
+        rows = [np.where(self.equal, np.abs(values - self.goal), 0.0), *(np.abs(s.open(values)) for s in self.sides)]
+        flow = float(np.abs(self.inflow - self.dynamics.flow(self.d)).sum()) / (1 - self.dynamics.gamma)
+        return max(flow, max(float(np.max(r)) for r in rows))
+
+    def height(self) -> float:
+        """The dual value, a bound on the cost where z is no more than the reduced costs."""
+        ends = sum(
+            side.sign * float(side.multiplier[side.there] @ side.limits[side.there]) for side in self.sides
+        ) + float(self.free @ self.goal)
+        return float(self.inflow @ self.V) - ends
+
+    def step(self) -> bool:
+        """Take one step; return whether it led anywhere."""
+        values, dynamics = self.E @ self.d, self.dynamics
+        count = self.d.size + sum(int(side.there.sum()) for side in self.sides)
+        mu = self.gap() / count
+        off = self.z - dynamics.advantage(self.c, self.V) - self.E.T @ self.net()
+        missing = self.inflow - dynamics.flow(self.d)
+        zero = np.zeros_like(self.goal)
+        stiffness = np.asarray(sum(side.respond(values, zero)[0] for side in self.sides))
+        give = np.where(self.equal, 0.0, 1 / np.maximum(stiffness, 1e-300))
+        try:
+            system = System(dynamics, self.E, self.d / self.z, give)
+        except (ValueError, RuntimeError, la.LinAlgError):  # not finite, or singular
+            return False
+
+        def moves(aim: Array, aims: tuple[Array, Array]) -> tuple[Array, ...]:
+            pulls = [side.sign * side.respond(values, a)[1] for side, a in zip(self.sides, aims, strict=True)]
+            pull = pulls[0] + pulls[1]
+            wanted = np.where(self.equal, self.goal - values, -give * pull)
+            x, V, net = system.solve(off + aim / self.d - self.z, wanted, missing)
+            # What the rows change by, from the multipliers: adding up x would lose it to rounding.
+            change = np.where(self.equal, wanted, give * (net - pull))
+            dz = aim / self.d - self.z - self.z / self.d * x
+            first, second = (s.moves(values, change, a) for s, a in zip(self.sides, aims, strict=True))
+            return x, dz, V, np.where(self.equal, net, 0.0), *first, *second
+
+        ahead = moves(np.zeros_like(self.d), (zero, zero))
+        primal, dual = (min(1.0, length) for length in self._lengths(ahead))
+        up, down = self.sides
+        left = (self.d + primal * ahead[0]) @ (self.z + dual * ahead[1])
+        for side, ds, dm in ((up, ahead[4], ahead[5]), (down, ahead[6], ahead[7])):
+            left += ((side.slack + primal * ds) * (side.multiplier + dual * dm))[side.there].sum()
+        target = (float(left) / count / mu) ** 3 * mu
+        taken = moves(target - ahead[0] * ahead[1], (target - ahead[4] * ahead[5], target - ahead[6] * ahead[7]))
+        primal, dual = (min(1.0, BACK_OFF * length) for length in self._lengths(taken))
+        if not (np.isfinite(primal + dual) and max(primal, dual) > SHORTEST):
+            return False
+        x, dz, V, free, ds, dm, dt, dn = taken
+        self.d, self.z = self.d + primal * x, self.z + dual * dz
+        self.V, self.free = self.V + dual * V, self.free + dual * free
+        up.slack, up.multiplier = up.slack + primal * ds, up.multiplier + dual * dm
+        down.slack, down.multiplier = down.slack + primal * dt, down.multiplier + dual * dn
+        return True
+
+    def _lengths(self, moves: tuple[Array, ...]) -> tuple[float, float]:
+        """The longest steps, at most twice the full one, that leave d and slacks, and z and multipliers, positive."""
+        x, dz, _, _, ds, dm, dt, dn = moves
+        up, down = self.sides
+        primal = min(_longest(self.d, x), _longest(up.slack, ds), _longest(down.slack, dt))
+        return primal, min(_longest(self.z, dz), _longest(up.multiplier, dm), _longest(down.multiplier, dn))
+
+
+class System:
+    """Newton's system, factored:  ``x / W + M V + E'n = force``,  ``E x - give n = wanted``,  ``flow(x) = missing``.
+
+    The rows' n is eliminated first.  Where no two rows touch the same pair, that is one number a row.
+    """
+
+    def __init__(self, dynamics: Dynamics, E: Any, W: Array, give: Array) -> None:
+        self.dynamics, self.E, self.W = dynamics, E, W
+        EW = E * W[None, :] if not sp.issparse(E) else sp.csr_array(E.multiply(W[None, :]))
+        C = EW @ E.T
+        C = C if sp.issparse(C) and C.nnz <= C.shape[0] else _dense(C)
+        B = _dense(dynamics.flows(EW.T))  # states x rows
+        K = _dense(dynamics.gram(W))
+        if sp.issparse(C):
+            C = C.diagonal() + give
+            self._rows: Solve = lambda r: np.asarray(r / C)
+            scaled = B / np.sqrt(C)
+        else:
+            C[np.diag_indices_from(C)] += give + LIFT * np.trace(C) / give.size
+            lower = la.cholesky(C, lower=True, check_finite=False)
+            self._rows = lambda r: np.asarray(la.cho_solve((lower, True), r, check_finite=False))
+            scaled = la.solve_triangular(lower, B.T, lower=True, check_finite=False).T
+        take_off(K, scaled)
+        self._reduced = factor(dynamics, K)
+
+    def solve(self, force: Array, wanted: Array, missing: Array) -> tuple[Array, Array, Array]:
+        """Return x, V and n."""
+        dynamics, E, W = self.dynamics, self.E, self.W
+        pulled = E @ (W * force) - wanted
+        V = self._reduced(missing - dynamics.flow(W * (force - E.T @ self._rows(pulled))))
+        rest = force - dynamics.advantage(np.zeros_like(force), V)
+        n = self._rows(E @ (W * rest) - wanted)
+        return W * (rest - E.T @ n), V, n
+
+
+def _dense(matrix: Any) -> Array:
+    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
+
+
+def _longest(x: Array, change: Array) -> float:
+    down = change < 0
+    return min(2.0, float(np.min(-x[down] / change[down], initial=2.0)))
