@@ -239,20 +239,37 @@ def crossed(data, indices, indptr, owner, gamma, num_states, weights, e_data, e_
 
 
 @njit(cache=True, fastmath=FAST)
-def _relax_some(data, indices, indptr, first, gamma, c, V, pair, order, start, end):
+def downhill(data, indices, indptr, pair, V):
+    """Mean probability that ``pair`` leads to a state of lower value, of lower number, of higher number."""
+    value, lower, higher = 0.0, 0.0, 0.0
+    for s in range(np.uint64(pair.size)):
+        i = pair[s]
+        for e in range(indptr[i], indptr[i + np.uint64(1)]):
+            j = indices[e]
+            if V[j] < V[s]:
+                value += data[e]
+            if j < s:
+                lower += data[e]
+            elif j > s:
+                higher += data[e]
+    return value / pair.size, lower / pair.size, higher / pair.size
+
+
+@njit(cache=True, fastmath=FAST)
+def relax_some(data, indices, indptr, first, gamma, c, V, pair, upward, start, end):
+    """:func:`relax` for the states from ``start`` to ``end``."""
     worst = 0.0
     for k in range(start, end):
-        s = order[k]
+        s = k if upward else end - np.uint64(1) - (k - start)
         least, where = np.inf, first[s]
-        for i in range(first[s], first[s + 1]):
-            row = slice(indptr[i], indptr[i + 1])
-            values, columns = data[row], indices[row]
+        for i in range(first[s], first[s + np.uint64(1)]):
             total, own = 0.0, 0.0
-            for e in range(values.size):
-                if columns[e] == s:
-                    own += values[e]
+            for e in range(indptr[i], indptr[i + np.uint64(1)]):
+                j = indices[e]
+                if j == s:
+                    own += data[e]
                 else:
-                    total += values[e] * V[columns[e]]
+                    total += data[e] * V[j]
             total = (c[i] + gamma * total) / (1.0 - gamma * own)
             if total < least:
                 least, where = total, i
@@ -262,34 +279,32 @@ def _relax_some(data, indices, indptr, first, gamma, c, V, pair, order, start, e
 
 
 @njit(parallel=True, cache=True, fastmath=FAST)
-def relax(data, indices, indptr, first, gamma, c, V, pair, order, threads):
-    """Bellman's equation met state by state in the given order, each time with the newest V (Gauss-Seidel).
+def relax(data, indices, indptr, first, gamma, c, V, pair, upward, cuts):
+    """Bellman's equation met state by state, up or down their numbers, each time with the newest V (Gauss-Seidel).
 
     V and the pair that attains the minimum are changed in place; the largest change of V is returned.  Threads share
-    the order in pieces and read each other's V, old or new.
+    the states in pieces and read each other's V, old or new.
     """
-    found = np.zeros(threads)
-    chunk = (order.size + threads - 1) // threads
-    for t in prange(threads):
-        low, high = t * chunk, min((t + 1) * chunk, order.size)
-        found[t] = _relax_some(data, indices, indptr, first, gamma, c, V, pair, order, low, high)
+    found = np.zeros(cuts.size - 1)
+    for t in prange(cuts.size - 1):
+        found[t] = relax_some(data, indices, indptr, first, gamma, c, V, pair, upward, cuts[t], cuts[t + 1])
     return found.max()
 
 
 @njit(cache=True, fastmath=FAST)
-def _settle_some(data, indices, indptr, gamma, c, V, pair, order, start, end):
+def settle_some(data, indices, indptr, gamma, c, V, pair, upward, start, end):
+    """:func:`settle` for the states from ``start`` to ``end``."""
     worst = 0.0
     for k in range(start, end):
-        s = order[k]
+        s = k if upward else end - np.uint64(1) - (k - start)
         i = pair[s]
-        row = slice(indptr[i], indptr[i + 1])
-        values, columns = data[row], indices[row]
         total, own = 0.0, 0.0
-        for e in range(values.size):
-            if columns[e] == s:
-                own += values[e]
+        for e in range(indptr[i], indptr[i + np.uint64(1)]):
+            j = indices[e]
+            if j == s:
+                own += data[e]
             else:
-                total += values[e] * V[columns[e]]
+                total += data[e] * V[j]
         total = (c[i] + gamma * total) / (1.0 - gamma * own)
         worst = max(worst, abs(total - V[s]))
         V[s] = total
@@ -297,42 +312,40 @@ def _settle_some(data, indices, indptr, gamma, c, V, pair, order, start, end):
 
 
 @njit(parallel=True, cache=True, fastmath=FAST)
-def settle(data, indices, indptr, gamma, c, V, pair, order, threads):
+def settle(data, indices, indptr, gamma, c, V, pair, upward, cuts):
     """:func:`relax` for the policy that takes ``pair`` in place of the minimum."""
-    found = np.zeros(threads)
-    chunk = (order.size + threads - 1) // threads
-    for t in prange(threads):
-        low, high = t * chunk, min((t + 1) * chunk, order.size)
-        found[t] = _settle_some(data, indices, indptr, gamma, c, V, pair, order, low, high)
+    found = np.zeros(cuts.size - 1)
+    for t in prange(cuts.size - 1):
+        found[t] = settle_some(data, indices, indptr, gamma, c, V, pair, upward, cuts[t], cuts[t + 1])
     return found.max()
 
 
 @njit(cache=True, fastmath=FAST)
-def push(data, indices, indptr, first, gamma, pi, waiting, x, order, least):
-    """Move what waits in each state on to its successors under a policy, in the reverse of the given order.
+def push(data, indices, indptr, first, gamma, pi, waiting, x, upward, least):
+    """Move what waits in each state on to its successors under a policy, up or down the states' numbers.
 
     ``x`` gains what has passed.  Less than ``least`` is left where it is.  Returns all that still waits.
     """
-    for k in range(order.size - 1, -1, -1):
-        s = order[k]
+    size = np.uint64(x.size)
+    for k in range(size):
+        s = k if upward else size - np.uint64(1) - k
         mass = waiting[s]
         if mass <= least:
             continue
         own = 0.0
-        for i in range(first[s], first[s + 1]):
+        for i in range(first[s], first[s + np.uint64(1)]):
             if pi[i] != 0.0:
-                for e in range(indptr[i], indptr[i + 1]):
+                for e in range(indptr[i], indptr[i + np.uint64(1)]):
                     if indices[e] == s:
                         own += pi[i] * data[e]
         mass /= 1.0 - gamma * own
         x[s] += mass
         mass *= gamma
-        for i in range(first[s], first[s + 1]):
+        for i in range(first[s], first[s + np.uint64(1)]):
             if pi[i] != 0.0:
-                row = slice(indptr[i], indptr[i + 1])
-                values, columns = data[row], indices[row]
-                for e in range(values.size):
-                    if columns[e] != s:
-                        waiting[columns[e]] += mass * pi[i] * values[e]
+                share = mass * pi[i]
+                for e in range(indptr[i], indptr[i + np.uint64(1)]):
+                    if indices[e] != s:
+                        waiting[indices[e]] += share * data[e]
         waiting[s] = 0.0
     return waiting.sum()

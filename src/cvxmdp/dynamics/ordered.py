@@ -1,80 +1,157 @@
-"""Gauss-Seidel sweeps in the order of the value, for large sparse models through which probability flows.
+"""Gauss-Seidel sweeps along the flow, for large sparse models through which probability flows.
 
 In many large models, such as mazes, roads and queues, a good policy leads from states of high value to states of low
 value.  Sweeps in that order carry what is known of one end through the whole model at once, where plain sweeps need one
-sweep a step of the way.  What slips back against the order is caught by the next sweep.  Where that does not converge
+sweep a step of the way.  What slips back against the order is caught by the next sweep.  Often the numbers of the states,
+up or down, are such an order already; else a copy of the model is made in which they are.  Where sweeps do not converge
 fast, the caller's factors and Krylov methods take over.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from cvxmdp.mdp import Array, Indices
 
-MOST_SWEEPS, MOST_PUSHES = 300, 1000
+MOST_SWEEPS, MOST_PUSHES = 300, 2000
 POLICY_SWEEPS = 4
 """Sweeps with the policy held after each that improves it: they read a fraction of P."""
 ROUNDING = 1e-13
 """Relative to the value, or to all that flows in: less is not pursued."""
 PATIENCE = 40
-"""Sweeps in which the change has to halve, or they are given up for good."""
+"""Sweeps, and a fifth of the root of the number of states more, in which what is left has to halve."""
+LOOKS = (4, 12, 36)
+"""Sweeps after which the order is looked at again."""
+AS_GOOD = 0.1
+"""By how much less the states' own numbers may agree with the flow and still serve as the order."""
+PARALLEL_STATES = 10_000
+"""From here on threads share a sweep."""
+
+
+@dataclass(frozen=True, eq=False)
+class Arranged:
+    """The model with states numbered in some order."""
+
+    csr: tuple[Any, ...]
+    first: Any
+    states: Indices | None
+    """The states in this order, or None for the model's own numbers."""
+    pairs: Indices | None
 
 
 class Ordered:
     """Sweeps over a model in compressed sparse rows."""
 
-    def __init__(self, csr: tuple[Any, ...], first: Indices, gamma: float, threads: int) -> None:
+    def __init__(self, P: Any, first: Indices, gamma: float, threads: int) -> None:
         from cvxmdp.dynamics import kernels
 
-        self._kernels, self._csr, self._first, self._gamma, self._threads = kernels, csr, first, gamma, threads
-        self.order: Indices | None = None
-        """States by increasing value, once some value is known."""
-        self.useful = True
+        self._kernels, self._gamma, self._P = kernels, gamma, P
+        # Unsigned numbers, since an index that may be negative has to be tested.
+        csr = (P.data, unsigned(P.indices), P.indptr.astype(np.int64, copy=False).view(np.uint64))
+        self._own = Arranged(csr, first.view(np.uint64), None, None)
+        self._at = self._own
+        self._upward = True
+        """Whether values increase with the states' numbers."""
+        self.known = False
         self.sweeps = 0
+        parts = threads if first.size > PARALLEL_STATES else 1
+        self._cuts = np.linspace(0, first.size - 1, parts + 1).astype(np.uint64)
+        self._patience = PATIENCE + int(0.2 * np.sqrt(first.size))
 
-    def relax(self, c: Array, V: Array | None, tolerance: float, deadline: float) -> Array:
-        """Solve Bellman's equation from V, or from a value above all others, until it changes by a tenth of this."""
-        num_states = self._first.size - 1
-        V = np.full(num_states, float(np.max(c)) / (1 - self._gamma)) if V is None else V.copy()
-        pair, natural = np.zeros(num_states, dtype=np.int64), np.arange(num_states)
-        order, changes = np.argsort(V, kind="stable"), []
+    def relax(self, c: Array, V: Array | None, tolerance: float, deadline: float) -> tuple[Array, bool]:
+        """Solve Bellman's equation until it changes by a tenth of the tolerance; also say whether that was reached.
+
+        It begins at V, or above all values, from where what is known of good states spreads fastest.
+        """
+        num_states = self._own.first.size - 1
+        V = np.full(num_states, float(np.max(c)) / (1 - self._gamma)) if V is None else V
+        changes: list[float] = []
+        V, c, pair = self._enter(V, c)
         for k in range(MOST_SWEEPS):
-            if k == 1 and np.array_equal(order, natural):
-                order = natural[::-1].copy()  # nothing is known of the order yet: try both ways
-            elif k & (k - 1) == 0 and k > 0:
-                order = np.argsort(V, kind="stable")
+            if not self.known and k in LOOKS:
+                V, c, pair = self._arrange(*self._leave(V, c, pair), final=k == LOOKS[-1])
+            upward = self._upward if self.known else k % 2 == 0
             goal = max(0.1 * tolerance, ROUNDING * float(np.max(np.abs(V))))
-            changes.append(self._kernels.relax(*self._csr, self._first, self._gamma, c, V, pair, order, self._threads))
+            changes.append(self._sweep("relax", c, V, pair, upward))
             self.sweeps += 1
             if changes[-1] <= goal or time.perf_counter() >= deadline:
                 break
-            if k >= PATIENCE and changes[-1] > 0.5 * changes[-PATIENCE]:
-                self.useful = False
+            if k >= self._patience and changes[-1] > 0.5 * changes[-self._patience]:
                 break
             for _ in range(POLICY_SWEEPS):
-                if self._kernels.settle(*self._csr, self._gamma, c, V, pair, order, self._threads) <= goal:
+                if self._sweep("settle", c, V, pair, upward) <= goal:
                     break
-        else:
-            self.useful = False
-        self.order = np.argsort(V, kind="stable")
-        return V
+        if not self.known:
+            V, c, pair = self._arrange(*self._leave(V, c, pair), final=True)
+        return self._leave(V, c, pair)[0], changes[-1] <= goal
 
     def visits(self, pi: Array, rho: Array) -> Array | None:
         """Solve ``x = (1 - gamma) rho + gamma P_pi' x``; None where no order is known or it does not help."""
-        if self.order is None:
+        if not self.known:
             return None
-        waiting, x, before = (1 - self._gamma) * rho, np.zeros(rho.size), np.inf
+        at = self._at
+        pi, waiting = (pi, rho) if at.states is None else (pi[at.pairs], rho[at.states])
+        waiting, x, before = (1 - self._gamma) * waiting, np.zeros(rho.size), np.inf
         least = ROUNDING * (1 - self._gamma) / rho.size
         for k in range(MOST_PUSHES):
-            left = self._kernels.push(*self._csr, self._first, self._gamma, pi, waiting, x, self.order, least)
+            left = self._kernels.push(*at.csr, at.first, self._gamma, pi, waiting, x, not self._upward, least)
             if left <= 2 * ROUNDING * (1 - self._gamma):
-                return x
-            if k % PATIENCE == PATIENCE - 1:
-                if left > 0.9 * before:
+                return x if at.states is None else x[np.argsort(at.states)]
+            if k % self._patience == self._patience - 1:
+                if left > 0.5 * before:
                     break
                 before = left
         return None
+
+    def _sweep(self, kind: str, c: Array, V: Array, pair: Any, upward: bool) -> float:
+        at = self._at
+        first = (at.first,) if kind == "relax" else ()
+        if self._cuts.size == 2:
+            some = getattr(self._kernels, f"{kind}_some")
+            return float(some(*at.csr, *first, self._gamma, c, V, pair, upward, *self._cuts))
+        return float(getattr(self._kernels, kind)(*at.csr, *first, self._gamma, c, V, pair, upward, self._cuts))
+
+    def _enter(self, V: Array, c: Array) -> tuple[Array, Array, Any]:
+        """Copies of V and c, and room for pairs, in the arranged numbers."""
+        at = self._at
+        pair = np.zeros(V.size, dtype=np.uint64)
+        return (V.copy(), c, pair) if at.states is None else (V[at.states], c[at.pairs], pair)
+
+    def _leave(self, V: Array, c: Array, pair: Any) -> tuple[Array, Array, Any]:
+        """V, c and pairs in the model's own numbers."""
+        at = self._at
+        if at.states is None or at.pairs is None:
+            return V, c, pair
+        own_V, own_c, own_pair = np.empty_like(V), np.empty_like(c), np.empty_like(pair)
+        own_V[at.states], own_c[at.pairs], own_pair[at.states] = V, c, at.pairs[pair.astype(np.int64)]
+        return own_V, own_c, own_pair
+
+    def _arrange(self, V: Array, c: Array, pair: Any, final: bool) -> tuple[Array, Array, Any]:
+        """Choose the order of V: the states' own numbers, if the flow follows them, or those of a copy."""
+        by_value, lower, higher = self._kernels.downhill(*self._own.csr, pair, V)
+        self._at = self._own
+        if max(lower, higher) >= by_value - AS_GOOD:
+            self.known, self._upward = True, bool(lower >= higher)
+        else:
+            self.known, self._upward = final, True
+            states = np.argsort(V, kind="stable")
+            first = self._own.first.view(np.int64)
+            counts = np.diff(first)[states]
+            ends = np.concatenate([[0], np.cumsum(counts)])
+            pairs = np.arange(ends[-1]) + np.repeat(first[states] - ends[:-1], counts)
+            rank = np.empty(V.size, dtype=np.int64)
+            rank[states] = np.arange(V.size)
+            P = sp.csr_array(self._P[pairs])
+            csr = (P.data, unsigned(rank[P.indices]), P.indptr.astype(np.int64, copy=False).view(np.uint64))
+            self._at = Arranged(csr, ends.view(np.uint64), states, pairs)
+        return self._enter(V, c)
+
+
+def unsigned(indices: Any) -> Any:
+    """Return column numbers as unsigned ones of four bytes, the same memory where possible."""
+    return indices.view(np.uint32) if indices.dtype == np.int32 else indices.astype(np.uint32)

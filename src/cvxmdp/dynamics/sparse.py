@@ -8,9 +8,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.dynamics.linear import Plan
-from cvxmdp.dynamics.ordered import Ordered
+from cvxmdp.dynamics.ordered import Ordered, unsigned
 from cvxmdp.dynamics.tabular import Tabular
 from cvxmdp.mdp import MDP, Array, Indices
+
+MOST_FAILURES = 5
+"""How often ordered sweeps may fail to converge before they are given up for good."""
 
 
 class SparseDynamics(Tabular):
@@ -26,9 +29,9 @@ class SparseDynamics(Tabular):
         self._threads = get_num_threads()
         if not P.has_sorted_indices:
             P.sort_indices()
-        indices = P.indices.view(np.uint32) if P.indices.dtype == np.int32 else P.indices.astype(np.uint32)
-        self._csr = (P.data, indices, P.indptr)
-        self._ordered = Ordered(self._csr, self.first, self.gamma, self._threads)
+        self._csr = (P.data, unsigned(P.indices), P.indptr)
+        self._ordered = Ordered(P, self.first, self.gamma, self._threads) if plan.ordered else None
+        self._failures = 0
 
     def sweep(self, c: Array, V: Array) -> tuple[Array, Indices]:
         self.passes += 1
@@ -36,15 +39,16 @@ class SparseDynamics(Tabular):
         return best, pair
 
     def relax(self, c: Array, V: Array | None, tolerance: float, deadline: float) -> Array | None:
-        if not (self.plan.ordered and self._ordered.useful):
+        if self._ordered is None or self._failures == MOST_FAILURES:
             return V
         before = self._ordered.sweeps
-        out = self._ordered.relax(c, V, tolerance, deadline)
+        V, reached = self._ordered.relax(c, V, tolerance, deadline)
         self.passes += self._ordered.sweeps - before
-        return out
+        self._failures += not reached
+        return V
 
     def occupancy(self, pi: Array, start: Array | None = None) -> Array:
-        visits = self._ordered.visits(pi, self.rho) if self.plan.ordered else None
+        visits = None if self._ordered is None else self._ordered.visits(pi, self.rho)
         return super().occupancy(pi, start) if visits is None else self._spread(visits, pi)
 
     def advantage(self, c: Array, V: Array) -> Array:

@@ -131,13 +131,15 @@ class Judge:
             return new.value < old.value
         return new.violation < old.violation
 
-    def prove(self, duals: Sequence[Array], start: Array | None = None) -> Bound:
-        """Price the duals into a lower bound on the optimum, from the value ``start``; keep it if it is the best."""
+    def prove(self, duals: Sequence[Array], start: Array | None = None, accuracy: float = 0.0) -> Bound:
+        """Price the duals into a lower bound on the optimum, from the value ``start``; keep it if it is the best.
+
+        It is exact to ``accuracy``, or to a tenth of what the tolerance allows where that is more, or closes the gap.
+        """
         u, top, size = self.blocks.normals(duals)
         if start is None:
             start = self.bound.V if self.bound is not None else self.unconstrained.V
-        # A tenth of what the tolerance allows is exact enough for a bound, and so is one that closes the gap.
-        accuracy = 0.1 * self.tolerance * (self.best.scale if self.best is not None else 0.0)
+        accuracy = max(accuracy, 0.1 * self.tolerance * (self.best.scale if self.best is not None else 0.0))
         enough = np.inf
         if self.best is not None and self.best.violation <= self.tolerance:
             enough = self.best.value - CLOSED * self.tolerance * self.best.scale + top

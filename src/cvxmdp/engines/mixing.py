@@ -32,6 +32,9 @@ MOST_ENTRIES = 50_000_000
 """Advantages (400 MB) up to which all costs are evaluated at once."""
 RARE, MOST = 1e-2, 0.5
 """A state counts as visited from this share of the mean on; rounds with frozen visits want most states to be."""
+FEW_LIMITS, SMOOTHING = 3, 0.5
+PRICED = 1e-2
+"""Share of the gap to which policies are priced in column generation."""
 FIRST_PENALTY, MOST_PENALTY = 10.0, 1e9
 """Price of exceeding a limit by its own size, in units of the cost: the first, and the last."""
 WITHIN = 1e-2
@@ -50,8 +53,9 @@ class Mixing:
 
     Parameters
     ----------
-    smoothing : float
-        Between 0 and 1: how much of the best multipliers is kept when new ones are priced.
+    smoothing : float, optional
+        Between 0 and 1: how much of the best multipliers is kept when new ones are priced.  When not given, none is for
+        up to three limits, where plain column generation is fast, and half for more.
     evaluation : {"auto", "direct", "iterative"}
         How linear systems are solved, see :func:`cvxmdp.dynamics.linear.plan`.
 
@@ -63,7 +67,7 @@ class Mixing:
     'OPTIMAL'
     """
 
-    smoothing: float = 0.5
+    smoothing: float | None = None
     evaluation: str = "auto"
 
     name = "mixing"
@@ -71,7 +75,7 @@ class Mixing:
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        if not 0 <= self.smoothing < 1:
+        if self.smoothing is not None and not 0 <= self.smoothing < 1:
             raise ValueError(f"smoothing is {self.smoothing}; it must be at least 0 and below 1")
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status, str]:
@@ -194,19 +198,25 @@ class Mixing:
         Exceeding the limits has a price too, which rises while that is cheaper than obeying.
         """
         assert judge.best is not None
-        pricing, penalty = Pricing(self.smoothing), FIRST_PENALTY
+        smoothing = self.smoothing
+        if smoothing is None:
+            smoothing = 0.0 if mixture.limits.size <= FEW_LIMITS else SMOOTHING
+        pricing, penalty = Pricing(smoothing), FIRST_PENALTY
         best, scale, known = -np.inf, judge.best.scale, judge.refutation is not None
+        gap = scale
         highest = float(np.max(judge.c))
         while True:
             judge.iterations += 1
             weights, multipliers, excess = mixture.least_cost(penalty)
             trial = pricing.trial(multipliers)
             duals = judge.blocks.split([mixture.dual(trial)])
-            bound = judge.prove(duals)
+            bound = judge.prove(duals, accuracy=PRICED * min(gap, scale))
             relaxed = bound.value - float(mixture.relaxation @ mixture.dual(trial))
             pricing.note(trial, relaxed)
             best = max(best, relaxed)
             obeys = excess <= WITHIN * judge.tolerance
+            if obeys and not known and judge.best.violation > judge.tolerance:
+                scale = judge.propose(mixture.mix(weights)).scale  # something to return, should the time run out
             gap = mixture.cost(weights) + penalty * mixture.cost_scale * (0.0 if obeys else excess) - best
             limit = judge.limit()
             # Among the nearest the cheapest is wanted: its gap is measured under the relaxed limits.
@@ -227,7 +237,7 @@ class Mixing:
                 if penalty >= MOST_PENALTY:
                     refuted = known or judge.refute(duals) is not None
                     return Status.INFEASIBLE if refuted else self._undecided(judge, mixture, weights)
-                penalty, pricing = 10 * penalty, Pricing(self.smoothing)
+                penalty, pricing = 10 * penalty, Pricing(smoothing)
             elif stuck:
                 return Status.INFEASIBLE if known else self._undecided(judge, mixture, weights)
 
