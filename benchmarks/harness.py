@@ -17,7 +17,7 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ import referee
 
 RESULTS = Path(__file__).parent / "results"
 LIMITS = ("time limit", "out of memory")
+TOO_SLOW = 3.0
+"""A peer that takes this many times as long as the fastest peer on the first instance of a cell is not run on others."""
 GROWTH = 0.8
 """Power of the nonzeros with which times are expected to grow."""
 REFERENCE, REFERENCE_SECONDS = 1e-8, 30.0
@@ -68,6 +70,9 @@ class Plan:
     solvers: dict[str, float]
     time_limit: float
     memory_limit: float
+    first_seed: int = instances.FIRST_SEED
+    skip_slow: bool = False
+    """Whether peers that are much slower than the fastest are run on one instance a cell only."""
 
 
 def tolerances(*names: str) -> dict[str, float]:
@@ -83,11 +88,11 @@ def machine_bytes() -> float:
 def quick(plan: Plan) -> Plan:
     """The reduced form: only cells of a few hundred states, one instance each, ten seconds a solve."""
     cells = tuple(Cell(c.case, c.states, c.branching, 1) for c in plan.cells if c.states < 1000)
-    return Plan(plan.name, cells, plan.solvers, 10.0, plan.memory_limit)
+    return replace(plan, cells=cells, time_limit=10.0)
 
 
 GARNET = [(100, 0.05, 10), (100, 0.5, 10), (1000, 0.05, 5), (1000, 0.5, 5)]
-GARNET += [(3000, 0.05, 2), (3000, 0.5, 2), (5000, 0.05, 2), (5000, 0.5, 2)]
+GARNET += [(3000, 0.05, 3), (3000, 0.5, 3), (5000, 0.05, 2), (5000, 0.5, 2)]
 MEMORY = 0.7 * machine_bytes()
 PLANS = {
     "table1": Plan(
@@ -108,16 +113,17 @@ PLANS = {
         "cases",
         (
             Cell("panels", 625, 0.0, 4),
-            *(Cell("linear", 100, branching, 3) for branching in (0.05, 0.5)),
-            *(Cell(case, S, 0.05, 3) for S in (100, 1000) for case in ("caps", "entropy", "kl")),
-            *(Cell(case, 1000, branching, 1) for case in ("linear", "ball-half") for branching in (0.05, 0.5)),
-            Cell("free", 1000, 0.05, 3),
-            Cell("free", 5000, 0.05, 1),
-            *(Cell(case, side**2, 0.0, 1) for side in (200, 1000) for case in ("free-grid", "grid")),
+            *(Cell("linear", S, branching, 5) for S in (100, 1000) for branching in (0.05, 0.5)),
+            Cell("linear", 3000, 0.05, 3),
+            *(Cell(case, S, 0.05, 5) for S in (100, 1000) for case in ("caps", "entropy", "kl", "ball-half")),
+            *(Cell("free", S, 0.05, 3) for S in (1000, 5000)),
+            *(Cell(case, side**2, 0.0, 1) for side in (200, 500, 1000) for case in ("free-grid", "grid")),
         ),
         tolerances(*(name for name in peers.PEERS if name not in ("scipy-highs", "scs-in-time"))),
         60.0,
         MEMORY,
+        first_seed=2000,
+        skip_slow=True,
     ),
 }
 
@@ -175,19 +181,19 @@ def measure(plan: Plan, file: Path, say: Callable[[str], None], again: Sequence[
     data["runs"] = [run for run in data["runs"] if run["solver"] not in again]
     clock = Clock(plan, data)
     for cell in plan.cells:
-        for seed in seeds(cell, data, file, say):
+        for seed in seeds(plan, cell, data, file, say):
             for line in solve(plan, cell, seed, data, file):
                 say(f"{cell}, seed {seed}, {line}; {clock.left()}")
     return data
 
 
-def seeds(cell: Cell, data: dict[str, Any], file: Path, say: Callable[[str], None]) -> list[int]:
+def seeds(plan: Plan, cell: Cell, data: dict[str, Any], file: Path, say: Callable[[str], None]) -> list[int]:
     """The seeds of a cell, found once: those kept, and those passed over because no policy obeys."""
     found: dict[str, list[int]] = data["seeds"].get(str(cell), {"kept": [], "passed": []})
     if len(found["kept"]) < cell.count:
         if cell.case == "linear":
             say(f"{cell}: looking for seeds that some policy obeys")
-        start = 0 if cell.case == "panels" else instances.FIRST_SEED
+        start = 0 if cell.case == "panels" else plan.first_seed
         first = max(found["kept"] + found["passed"], default=start - 1) + 1
         kept, passed = instances.seeds(cell.case, cell.states, cell.branching, cell.count - len(found["kept"]), first)
         found = {"kept": found["kept"] + kept, "passed": found["passed"] + passed}
@@ -210,7 +216,10 @@ def solve(plan: Plan, cell: Cell, seed: int, data: dict[str, Any], file: Path) -
         for solver in missing:
             run: Run = {"case": cell.case, "states": cell.states, "branching": cell.branching, "seed": seed}
             run["solver"], start = solver, time.perf_counter()
-            if (before := stopped(data, cell, solver)) is not None:
+            before = stopped(data, cell, solver)
+            if before is None and plan.skip_slow:
+                before = slow(data, cell, solver)
+            if before is not None:
                 run |= {"outcome": "not run", "said": before}
             else:
                 run |= judged(plan, instance, solver, *files)
@@ -229,7 +238,7 @@ def judged(plan: Plan, instance: instances.Instance, solver: str, file: Path, wa
     else:
         limits = (solver, file, warm_up, plan.solvers[solver], plan.time_limit, plan.memory_limit)
     result = process.run(*limits)
-    kept = ("outcome", "said", "seconds", "first_use", "peak_bytes")
+    kept = ("outcome", "said", "seconds", "first_use", "peak_bytes", "sweeps")
     run = {key: result.get(key) for key in kept if key in result or key in kept[:2]}
     if result.get("d") is not None:
         run |= referee.judge(instance, result["d"])
@@ -252,6 +261,17 @@ def stopped(data: dict[str, Any], cell: Cell, solver: str) -> str | None:
         if run["solver"] == solver and run["outcome"] in LIMITS and there.no_larger_than(cell):
             return f"{run['outcome']} at {there}, seed {run['seed']}"
     return None
+
+
+def slow(data: dict[str, Any], cell: Cell, solver: str) -> str | None:
+    """Where the solver took much longer than the fastest peer on the first instance of this cell."""
+    if cell.case == "panels" or solver == "reference" or solver.startswith("ours"):
+        return None
+    done = {run["solver"]: run for run in reversed(data["runs"]) if same(run, cell) and run["outcome"] == "answer"}
+    times = [r["seconds"] for name, r in done.items() if name != "reference" and not name.startswith("ours")]
+    if solver not in done or done[solver]["seconds"] <= TOO_SLOW * min(times):
+        return None
+    return f"slower than another peer at {cell}, seed {done[solver]['seed']}"
 
 
 class Clock:

@@ -30,6 +30,8 @@ class Answer:
     infeasible: bool = False
     """Whether the solver says that nothing obeys."""
     certificate: Any = None
+    sweeps: int | None = None
+    """Passes over P, if ours."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def ours(method: str) -> Callable[[Instance, float], Answer]:
         solution = problem(instance).solve(tolerance=tolerance, method=chosen)
         infeasible = solution.status is cm.Status.INFEASIBLE
         said = f"{solution.status.name}: {solution.stats.method}"
-        return Answer(solution.occupancy, said, infeasible, solution.certificate)
+        return Answer(solution.occupancy, said, infeasible, solution.certificate, solution.stats.sweeps)
 
     return solve
 

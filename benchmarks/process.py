@@ -98,6 +98,7 @@ def work(job: Path) -> None:
         "d": answer.d,
         "said": answer.said,
         "certificate": answer.certificate,
+        "sweeps": answer.sweeps,
         "seconds": seconds,
         "first_use": first_use,
         "peak_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,

@@ -50,7 +50,8 @@ class Ordered:
     def __init__(self, P: Any, first: Indices, gamma: float, threads: int) -> None:
         from cvxmdp.dynamics import kernels
 
-        self._kernels, self._gamma, self._P = kernels, gamma, P
+        self._kernels: Any = kernels
+        self._gamma, self._P = gamma, P
         # Unsigned numbers, since an index that may be negative has to be tested.
         csr = (P.data, unsigned(P.indices), P.indptr.astype(np.int64, copy=False).view(np.uint64))
         self._own = Arranged(csr, first.view(np.uint64), None, None)

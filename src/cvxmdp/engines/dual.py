@@ -30,8 +30,9 @@ SHORTEST = 1e-6
 INNER_STEPS = 500
 LOOSEST = 0.1
 """Newton's system is solved to this relative accuracy at least; nearer to the end in step with what is left."""
-SHIFT = 1e-4
-"""Added to the Hessian, relative to its diagonal and to what is left: it keeps states without visited pairs in place."""
+SHIFTS = (1e-12, 1e-8, 10.0)
+"""Added to the Hessian, relative to its diagonal: least, first and most.  It keeps states without visited pairs in
+place; it grows a hundredfold after a short step and falls tenfold after a full one."""
 ASK = 10.0
 """The judge is asked once what is left is within this many tolerances."""
 
@@ -49,8 +50,11 @@ class Response:
     """``F'(d)``, up to a constant."""
     weights: Array
     """``1 / (mu F''(d))``, zero where d is held at zero."""
-    even: bool
+    price: float
+    even: bool = False
     """Whether d is held to a sum of one, so that the Hessian is of differences from the mean."""
+    shift: float = 0.0
+    """What the slope lacks of ``F'(d)``."""
 
 
 class Ball:
@@ -67,7 +71,7 @@ class Ball:
         away = d - self.center
         slope = self.w * away
         value = float(slope @ away) / 2
-        return Response(d, float(q @ d) + mu * value, value, slope, np.where(d > 0, 1 / (mu * self.w), 0.0), False)
+        return Response(d, float(q @ d) + mu * value, value, slope, np.where(d > 0, 1 / (mu * self.w), 0.0), mu)
 
     def price(self, q: Array) -> float:
         """The price at which d would meet the limit if none were held at zero."""
@@ -99,10 +103,9 @@ class Entropic:
         total = float(d.sum())
         d /= total
         log_total = top + np.log(total)
-        slope = -q / mu
-        slope -= d @ slope
-        value = float(d @ slope) + float(d @ (-q / mu)) - log_total
-        return Response(d, -mu * log_total, value, slope, d / mu, True)
+        slope = -q / mu  # log(d / r) is this less the logarithm of the total
+        mean = float(d @ slope)
+        return Response(d, -mu * log_total, mean - log_total, slope - mean, d / mu, mu, True, mean - log_total)
 
     def price(self, q: Array) -> float:
         """The price at which, to second order, d would meet the limit."""
@@ -112,9 +115,11 @@ class Entropic:
 
     def dual(self, response: Response, mu: float) -> Array:
         """The dual array of the constraint."""
-        with np.errstate(divide="ignore"):
-            u = mu * (np.log(response.d) - self.log_reference + 1.0)
-        return np.append(np.where(self.reference > 0, u, 0.0), mu)
+        some = self.reference > 0
+        u = np.zeros(some.size)
+        # From the advantages, since the logarithm of a d that underflowed says nothing.
+        u[some] = mu * (response.slope[some] + response.shift + 1.0)
+        return np.append(u, mu)
 
     def price_of(self, dual: Array) -> float:
         """The price in a dual array."""
@@ -170,8 +175,10 @@ def climb(judge: Judge, limit: Ball | Entropic, V: Array, price: float | None) -
     highest = float(np.max(c))
     q = dynamics.advantage(c, V)
     mu = price or limit.price(q)
+    if not (np.isfinite(mu) and mu > 0):  # every policy costs the same
+        return None
     at = limit.respond(q, mu)
-    before = 1.0
+    before, shift = 1.0, SHIFTS[1]
     for _ in range(MOST_STEPS):
         judge.iterations += 1
         r, g = inflow - dynamics.flow(at.d), at.value - limit.bound
@@ -186,7 +193,7 @@ def climb(judge: Judge, limit: Ball | Entropic, V: Array, price: float | None) -
             return status
         if height > highest or not np.isfinite(height):
             return None
-        x, m = direction(judge, at, r, g, min(LOOSEST, left, (left / before)), left)
+        x, m = direction(judge, at, r, g, min(LOOSEST, left, left / before), shift)
         change, rise = dynamics.advantage(np.zeros_like(c), x), float(r @ x) + g * m
         length = 1.0 if m >= 0 else min(1.0, -0.9 * mu / m)
         while length > SHORTEST:
@@ -196,27 +203,29 @@ def climb(judge: Judge, limit: Ball | Entropic, V: Array, price: float | None) -
             if there >= height + ARMIJO * length * rise - 1e-14 * abs(height):
                 break
             length /= 2
-        else:
-            return None
+        shift = min(max(shift * (0.1 if length == 1.0 else 100.0 if length < 0.1 else 1.0), SHIFTS[0]), SHIFTS[2])
+        if length <= SHORTEST:
+            if shift == SHIFTS[2]:
+                return None
+            continue
         V, mu, q, at, before = V + length * x, new_mu, new_q, new, left
     return None
 
 
-def direction(judge: Judge, at: Response, r: Array, g: float, accuracy: float, left: float) -> tuple[Array, float]:
+def direction(judge: Judge, at: Response, r: Array, g: float, accuracy: float, shift: float) -> tuple[Array, float]:
     """Solve Newton's system ``B' W B (x, m) = (r, g)``."""
     dynamics, W = judge.dynamics, at.weights
     border, corner = -dynamics.flow(W * at.slope), float(W @ at.slope**2)
     # Where d adds up to one, W is diag(d) - d d' over mu: the mean of B (x, m) is taken off.
     mean = -dynamics.flow(at.d) if at.even else None
-    ratio = float(W.sum())
     diagonal = np.append(dynamics.weighted_diagonal(W), corner)
-    lift = SHIFT * min(left, 1.0) * (diagonal + diagonal[:-1].mean())
+    lift = shift * (diagonal + (diagonal[:-1].mean() or 1 / at.price))
 
     def apply(y: Array) -> Array:
         x, m = y[:-1], y[-1]
         out = dynamics.weighted(W, x) + m * border
         if mean is not None:
-            out -= ratio * (mean @ x) * mean
+            out -= (mean @ x) / at.price * mean
         return np.append(out, border @ x + m * corner) + lift * y
 
     rhs = np.append(r, g)

@@ -34,6 +34,10 @@ TAKEN = 1e-7
 """Probability from which an action is taken."""
 UNVISITED = 1e-12
 """Visits, relative to the most, below which a state does not matter to the program."""
+FEW_PAIRS, KEPT = 500, 0.2
+"""Share of the pairs that is kept beside each state's best where prices are nearly known, unless there are few."""
+MISSED = 0.1
+"""Share of the accuracy that leaving pairs out may cost."""
 LEAST_PRICE = 1e-3
 """Multipliers start no nearer to zero than this, in units in which cost and limits are of size one."""
 
@@ -56,19 +60,48 @@ def solve_frozen(
     equal: npt.NDArray[np.bool_],
     start: Array,
     accuracy: float,
+    near: bool = False,
 ) -> Frozen | None:
     """Solve the program for advantages ``A`` (pairs x limits + 1) with ``room = limit - J`` to an absolute accuracy.
 
-    Rows marked ``equal`` hold with equality.  The method begins at a central point of the prices ``start``.  Returns
-    None where the program has no solution, or none was found.
+    Rows marked ``equal`` hold with equality.  The method begins at a central point of the prices ``start``.  Where those
+    are ``near`` the answer, pairs that are dear at them are left out at first.  Returns None where the program has no
+    solution, or none was found.
     """
     from cvxmdp.engines import kernels  # isort: skip  # compiled kernels load when first used
+
+    begin = np.where(equal, start, np.maximum(start, LEAST_PRICE))
+    if near and A.shape[0] > FEW_PAIRS:
+        dear = kernels.priced(A, first, start)[0]
+        others = dear[dear > 0]
+        kept = np.flatnonzero(dear <= np.quantile(others, KEPT)) if others.size else np.arange(dear.size)
+        ends = np.searchsorted(kept, first)
+        found = _solve(A[kept], x, ends, room, equal, begin, accuracy)
+        if found is not None:
+            q, _, least = kernels.priced(A, first, found.multipliers)
+            # What the policy misses by not taking pairs that were left out.
+            if x @ np.minimum.reduceat(q[kept], ends[:-1]) <= MISSED * accuracy:
+                policy = np.zeros(A.shape[0])
+                policy[kept] = found.policy
+                return Frozen(policy, found.multipliers, float(least))
+    return _solve(A, x, first, room, equal, begin, accuracy)
+
+
+def _solve(
+    A: Array,
+    x: Array,
+    first: Indices,
+    room: Array,
+    equal: npt.NDArray[np.bool_],
+    begin: Array,
+    accuracy: float,
+) -> Frozen | None:
+    from cvxmdp.engines import kernels  # isort: skip
     from numba import get_num_threads
 
     x = np.maximum(x, UNVISITED * x.max())
     counts = np.diff(first)
     weights = np.repeat(x / counts, counts)
-    begin = np.where(equal, start, np.maximum(start, LEAST_PRICE))
     natural = max(float(kernels.priced(A, first, begin)[0] @ weights) / weights.size, accuracy / weights.size)
     missed = float(np.max(np.where(equal, np.abs(room), -room), initial=0.0))
     cuts = np.linspace(0, x.size, (get_num_threads() if A.size > PARALLEL_ENTRIES else 1) + 1).astype(np.int64)

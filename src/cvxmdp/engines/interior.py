@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.linalg as la
 import scipy.sparse as sp
 
@@ -25,6 +26,8 @@ from cvxmdp.engines.judge import Judge
 from cvxmdp.engines.presolve import indicator
 from cvxmdp.mdp import Array
 from cvxmdp.status import Status
+
+Mask = npt.NDArray[np.bool_]
 
 MOST_STEPS = 100
 BACK_OFF = 0.99
@@ -89,7 +92,7 @@ class Interior:
 class Sides:
     """Slacks and multipliers of the rows' upper sides, or with ``sign`` -1 of their lower ones."""
 
-    def __init__(self, sign: float, limits: Array, values: Array, sizes: Array, mu: float, equal: Array) -> None:
+    def __init__(self, sign: float, limits: Array, values: Array, sizes: Array, mu: float, equal: Mask) -> None:
         self.sign, self.limits = sign, limits
         self.there = np.isfinite(limits) & ~equal
         room = sign * (limits - values)

@@ -104,7 +104,7 @@ class Mixing:
             return None
         dynamics, costs, limits, equal = judge.dynamics, *mixture.frozen_rows()
         prices, sizes_of = np.where(equal, 0.0, FIRST_PRICE), np.abs(costs).T
-        least, stuck, was_close = 1.0, 0, False
+        least, stuck, was_close, near = 1.0, 0, False, False
         for _ in range(MOST_ROUNDS):
             judge.iterations += 1
             # The next round misses about the square of what the last one missed: more exactness would be lost.
@@ -115,7 +115,7 @@ class Mixing:
             sizes = sizes_of @ d  # |c|'d and |E|'d, which the tolerance is relative to
             missed = np.where(equal, np.abs(room), -room) / np.maximum(np.maximum(np.abs(limits), sizes[1:]), 1e-300)
             excess = float(np.max(missed, initial=0.0))
-            frozen = solve_frozen(A, x, dynamics.first, room, equal, prices, accuracy)
+            frozen = solve_frozen(A, x, dynamics.first, room, equal, prices, accuracy, near)
             if frozen is None:  # with these visits no policy obeys
                 status, policy = self._yield(judge, mixture, x, A, room, equal, prices, accuracy)
                 judge.record(excess)
@@ -123,7 +123,7 @@ class Mixing:
                     return status
                 pi = policy
                 continue
-            prices = frozen.multipliers
+            prices, near = frozen.multipliers, True
             bound = float(J[0] - prices @ room + frozen.least)
             gap = (float(J[0]) - bound) / max(float(sizes[0]), 1e-300)
             close = excess <= judge.tolerance and gap <= judge.tolerance

@@ -83,7 +83,7 @@ class Mixture:
 
     def add_policy(self, pairs: Indices) -> bool:
         """Add a deterministic policy; return False when it was there already."""
-        key = hashlib.sha256(np.ascontiguousarray(pairs)).digest()
+        key = hashlib.sha256(np.ascontiguousarray(pairs).data).digest()
         if key in self.seen:
             return False
         self.seen.add(key)

@@ -41,8 +41,8 @@ def policy_iteration(
     """Improve greedily and evaluate until no policy is better by more than ``tolerance`` (absolute) or rounding.
 
     A state keeps its action unless another is better beyond rounding, so ties never make it cycle.  Any V gives a
-    bound; the best is returned, so that it may be stopped after ``rounds``, at ``deadline`` on ``time.perf_counter``, or
-    once the bound is ``enough``.
+    bound; the best is returned, so that it may be stopped after ``rounds``, at ``deadline`` on ``time.perf_counter``,
+    or once the bound is ``enough``.
     """
     if rounds:
         V = dynamics.relax(c, V, tolerance, deadline)
@@ -53,7 +53,7 @@ def policy_iteration(
         gain = V - best
         rounding = ROUNDING * float(np.max(np.abs(V)))
         exact = float(np.max(np.abs(gain))) <= max(tolerance, rounding)
-        if exact or top >= enough or time.perf_counter() >= deadline:
+        if exact or top >= enough:
             break
         pairs = np.where(gain > rounding, greedy, pairs)
         V = dynamics.value(indicator(dynamics, pairs), c)
@@ -61,6 +61,8 @@ def policy_iteration(
         bound = lower_bound(dynamics, V, best)
         if bound >= top:
             top, top_V = bound, V
+        if time.perf_counter() >= deadline:
+            break
     return Unconstrained(top_V, pairs, top)
 
 
