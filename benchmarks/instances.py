@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,10 @@ FIRST_SEED = 1000
 mixing first failed, led to the elastic program and to more steps of the interior point method."""
 WARM_UP_STATES, WARM_UP_SEED = 144, 500
 """Enough states that caps on all of them need the same engine as caps on more."""
+OWN_WARM_UPS = {"grid": (529, 10_201), "free-grid": (529, 10_201)}
+OTHER_WARM_UPS = (144, 625)
+"""Ours compiles, and loads what it compiled, when first used, and takes other kernels, with threads, for larger models:
+it warms up on the smaller or the larger of these."""
 
 CASES = {
     "free": "Garnet without limits",
@@ -191,11 +196,16 @@ def feasible(instance: Instance) -> bool:
     return solution.status.name == "OPTIMAL"
 
 
-def warm_up(case: str, branching: float) -> Instance:
-    """Another, small instance of the same kind, to load and compile everything on."""
+@cache
+def warm_up(case: str, branching: float, states: int, own: bool) -> Instance:
+    """Another, small instance of the same kind as those of so many states, to load and compile everything on."""
     kind = "grid" if case == "panels" else case
-    first = seeds(kind, WARM_UP_STATES, branching, 1, WARM_UP_SEED)[0][0]
-    return make(kind, WARM_UP_STATES, branching, first)
+    size = WARM_UP_STATES
+    if own:
+        smaller, larger = OWN_WARM_UPS.get(kind, OTHER_WARM_UPS)
+        size = larger if states >= larger else smaller
+    first = seeds(kind, size, branching, 1, WARM_UP_SEED)[0][0]
+    return make(kind, size, branching, first)
 
 
 def problem(instance: Instance) -> cm.Problem:

@@ -274,7 +274,9 @@ def detail(data: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield f"Seeds {', '.join(map(str, found['kept']))}{passed}."
         yield ""
-        yield "| solver | seconds | least to greatest | times ours | first use | distance | violation | memory | sweeps | |"
+        yield (
+            "| solver | seconds | least to greatest | times ours | first use | distance | violation | memory | sweeps | |"
+        )
         yield "|---|---|---|---|---|---|---|---|---|---|"
         ours = answered(runs_of(data, cell, "ours"))
         unit = median(run["seconds"] for run in ours) if ours else None
@@ -324,8 +326,10 @@ def benchmarks() -> str:
         "by the same code (`benchmarks/referee.py`), from the policy read off the solver's occupancy: *distance* is",
         "that of its true objective above the best proven lower bound, relative to |c|'d (negative only where a limit",
         "is exceeded), and *violation* the worst relative excess of a limit, each the worst over seeds. *memory* is",
-        "the peak of the process in GB, *sweeps* the passes over P. cvxmdp is asked for its default, a proven 1e-6, and the peers for 1e-4. A",
-        'solver that reached its limit is not run again in that cell or a larger one: "time limit before".',
+        "the peak of the process in GB, *sweeps* the passes over P. cvxmdp is asked for its default, a proven 1e-6,",
+        "and the peers for 1e-4. A solver that reached its limit is not run again in that cell or a larger one:",
+        '"time limit before". Among the further cases a peer that took three times as long as the fastest one on the',
+        'first instance of a cell is not run on the others: "slower than another peer before".',
         "",
     ]
     lines += ["## Against the fastest peer", ""]

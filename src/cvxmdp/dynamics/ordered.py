@@ -2,9 +2,9 @@
 
 In many large models, such as mazes, roads and queues, a good policy leads from states of high value to states of low
 value.  Sweeps in that order carry what is known of one end through the whole model at once, where plain sweeps need one
-sweep a step of the way.  What slips back against the order is caught by the next sweep.  Often the numbers of the states,
-up or down, are such an order already; else a copy of the model is made in which they are.  Where sweeps do not converge
-fast, the caller's factors and Krylov methods take over.
+sweep a step of the way.  What slips back against the order is caught by the next sweep.  Often the numbers of the
+states, up or down, are such an order already; else a copy of the model is made in which they are.  Where sweeps do not
+converge fast, the caller's factors and Krylov methods take over.
 """
 
 from __future__ import annotations

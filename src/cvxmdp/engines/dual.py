@@ -1,7 +1,7 @@
 """Newton's method on the dual, for a cost under one curved limit: a Euclidean ball, an entropy or a KL ball.
 
-Such a limit is ``F(d) <= b`` with F a strictly convex sum over pairs.  For a value V and a price mu > 0 of the limit the
-best d is known pair by pair, so that the dual
+Such a limit is ``F(d) <= b`` with F a strictly convex sum over pairs.  For a value V and a price mu > 0 of the limit
+the best d is known pair by pair, so that the dual
 
     phi(V, mu) = (1 - gamma) rho'V - mu b + min over d of (c + M V)'d + mu F(d)
 

@@ -64,9 +64,9 @@ def solve_frozen(
 ) -> Frozen | None:
     """Solve the program for advantages ``A`` (pairs x limits + 1) with ``room = limit - J`` to an absolute accuracy.
 
-    Rows marked ``equal`` hold with equality.  The method begins at a central point of the prices ``start``.  Where those
-    are ``near`` the answer, pairs that are dear at them are left out at first.  Returns None where the program has no
-    solution, or none was found.
+    Rows marked ``equal`` hold with equality.  The method begins at a central point of the prices ``start``.  Where
+    those are ``near`` the answer, pairs that are dear at them are left out at first.  Returns None where the program
+    has no solution, or none was found.
     """
     from cvxmdp.engines import kernels  # isort: skip  # compiled kernels load when first used
 

@@ -79,7 +79,7 @@ class Hessian:
 
 
 class System:
-    """Newton's system ``[H M; M' 0]`` over pairs and states, reduced to ``M'H^-1 M V = rhs`` over states and factored."""
+    """Newton's system ``[H M; M' 0]``, reduced to ``M'H^-1 M V = rhs`` over states and factored."""
 
     def __init__(self, H: Hessian, dynamics: Dynamics) -> None:
         self.H, self.dynamics = H, dynamics

@@ -4,8 +4,8 @@ It solves, with a slack for each side of the rows,
 
     minimize c'd   subject to   flow(d) = (1 - gamma) rho,   E d + s = upper,   E d - t = lower,   d, s, t >= 0,
 
-by Mehrotra's predictor and corrector.  With z the reduced costs ``c + M V + E'(m - n)``, and m, n the multipliers of the
-sides, each step makes ``d z``, ``s m`` and ``t n`` nearly equal and smaller.  Newton's system has the Hessian
+by Mehrotra's predictor and corrector.  With z the reduced costs ``c + M V + E'(m - n)``, and m, n the multipliers of
+the sides, each step makes ``d z``, ``s m`` and ``t n`` nearly equal and smaller.  Newton's system has the Hessian
 ``diag(z / d) + E' diag(m / s + n / t) E`` over pairs and reduces to one system over states.
 """
 

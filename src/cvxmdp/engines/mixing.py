@@ -4,10 +4,10 @@ Some mixture of at most n + 1 deterministic policies is optimal under n linear r
 program with frozen visits (see frozen.py) prices the rows and proposes the next policy, and its multipliers prove how
 good the last one is.
 
-Where that gets stuck, or no policy obeys, it is column generation (Dantzig-Wolfe).  A small linear program mixes the
-policies met so far, and may exceed the limits at a price; its multipliers price the rows; policy iteration at cost
-``c + E'lambda`` finds the policy that the mixture misses most, and its value is a bound.  Multipliers are smoothed towards the best bound's, which keeps them
-from swinging.
+Where that gets stuck, no policy obeys, or most states are not visited, it is column generation (Dantzig-Wolfe).  A
+small linear program mixes the policies met so far, and may exceed the limits at a price; its multipliers price the
+rows; policy iteration at cost ``c + E'lambda`` finds the policy that the mixture misses most, and its value is a bound.
+Under more than a few limits multipliers are smoothed towards the best bound's, which keeps them from swinging.
 """
 
 from __future__ import annotations
