@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
-.PHONY: demo test paper cases pages kinds projections sets
+.PHONY: demo test paper cases growth pages kinds projections sets
 
 demo: .venv/.demo  ## the grid world: table and figure
 	$(BIN)/cvxmdp demo
@@ -22,6 +22,10 @@ cases: .venv/.all  ## the further cases of docs/benchmarks.md; goes on where it 
 	$(BIN)/python benchmarks/pages.py
 
 pages: .venv/.all  ## docs/benchmarks.md and the tables of docs/reproduction.md from benchmarks/results/
+	$(BIN)/python benchmarks/pages.py
+
+growth: .venv/.all  ## how our time grows, the speed of a sweep, the methods compared: docs/growth.md
+	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/pages.py
 
 kinds: .venv/.all  ## every kind of problem against CVXPY: docs/kinds.md

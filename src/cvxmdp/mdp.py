@@ -362,8 +362,9 @@ def _matrix(what: str, matrix: Any) -> Any:
         except ValueError as error:
             raise ValueError(f"{what} is not a valid sparse matrix: {error}") from None
         result.sum_duplicates()
-        if result.shape[1] <= np.iinfo(np.int32).max:  # half the memory of column numbers
+        if max(result.nnz, *result.shape) <= np.iinfo(np.int32).max:  # half the memory of column numbers
             result.indices = result.indices.astype(np.int32, copy=False)
+            result.indptr = result.indptr.astype(np.int32, copy=False)
     else:
         result = _floats(what, matrix)
     if len(result.shape) != 2 or 0 in result.shape:

@@ -105,6 +105,15 @@ class Linear(Constraint):
                 self._factor = np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
         return self._factor
 
+    def binding(self) -> tuple[Array, Array]:
+        """Return the upper and lower limits, infinite where no distribution over the pairs could exceed them."""
+        most, least = (np.asarray(_dense(side(axis=1))).ravel() for side in (self.rows.max, self.rows.min))
+        equal = self.upper == self.lower
+        return (
+            np.where((most <= self.upper) & ~equal, np.inf, self.upper),
+            np.where((least >= self.lower) & ~equal, -np.inf, self.lower),
+        )
+
     def multipliers(self, point: Array) -> Array:
         """Return the multipliers of the projection: ``point - rows' multipliers`` is the nearest member.
 

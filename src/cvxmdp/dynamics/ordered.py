@@ -47,14 +47,14 @@ class Arranged:
 class Ordered:
     """Sweeps over a model in compressed sparse rows."""
 
-    def __init__(self, P: Any, first: Indices, gamma: float, threads: int) -> None:
+    def __init__(self, P: Any, csr: tuple[Any, Any, Any], first: Indices, gamma: float, threads: int) -> None:
         from cvxmdp.dynamics import kernels
 
         self._kernels: Any = kernels
         self._gamma, self._P = gamma, P
         # Unsigned numbers, since an index that may be negative has to be tested.
-        csr = (P.data, unsigned(P.indices), P.indptr.astype(np.int64, copy=False).view(np.uint64))
-        self._own = Arranged(csr, first.view(np.uint64), None, None)
+        data, indices, indptr = csr
+        self._own = Arranged((data, indices, indptr.view(np.uint64)), first.view(np.uint64), None, None)
         self._at = self._own
         self._upward = True
         """Whether values increase with the states' numbers."""

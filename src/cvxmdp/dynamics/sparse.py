@@ -29,8 +29,8 @@ class SparseDynamics(Tabular):
         self._threads = get_num_threads()
         if not P.has_sorted_indices:
             P.sort_indices()
-        self._csr = (P.data, unsigned(P.indices), P.indptr)
-        self._ordered = Ordered(P, self.first, self.gamma, self._threads) if plan.ordered else None
+        self._csr = (P.data, unsigned(P.indices), P.indptr.astype(np.int64, copy=False))
+        self._ordered = Ordered(P, self._csr, self.first, self.gamma, self._threads) if plan.ordered else None
         self._failures = 0
 
     def sweep(self, c: Array, V: Array) -> tuple[Array, Indices]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,14 @@ class Tabular(ABC):
         self.passes = 0
         self.plan = plan
         self.P = P
-        self.Xi = sp.csr_array((np.ones(self.num_pairs), (np.arange(self.num_pairs), mdp.state)), shape=P.shape)
         self._normal: Solve | None = None
         self.factored = plan.normal == "sparse" or (plan.normal == "dense" and self.num_states <= NORMAL_STATES)
+
+    @cached_property
+    def Xi(self) -> Any:  # noqa: N802
+        """The pairs' states as a matrix, pairs x states."""
+        pairs = np.arange(self.num_pairs)
+        return sp.csr_array((np.ones(self.num_pairs), (pairs, self.owner)), shape=(self.num_pairs, self.num_states))
 
     @abstractmethod
     def sweep(self, c: Array, V: Array) -> tuple[Array, Indices]:
@@ -112,29 +118,24 @@ class Tabular(ABC):
 
     def solve_normal(self, rhs: Array, start: Array) -> Array:
         if self.plan.normal == "iterative":
-            zero = np.zeros(self.num_pairs)
-            diagonal = np.diff(self.first).astype(np.float64)
-            return conjugate_gradients(
-                lambda V: -self.flow(self.advantage(zero, V)), rhs, start, diagonal, 1e-12, NORMAL_STEPS
-            )
+            even, diagonal = np.ones(self.num_pairs), np.diff(self.first).astype(np.float64)
+            return conjugate_gradients(lambda V: self.weighted(even, V), rhs, start, diagonal, 1e-12, NORMAL_STEPS)
         if self._normal is None:
             self._normal = factor_spd(self.gram(np.ones(self.num_pairs)))
         return self._normal(rhs)
 
     def solve_visited(self, visited: npt.NDArray[np.bool_], shift: float, rhs: Array) -> Array:
         """Newton's system over the visited pairs; the shift keeps it definite where states have none."""
+        if self.plan.visited == "iterative":
+            weights = visited.astype(np.float64)
+            counts = self.per_state(weights)
+            lift = shift * (counts + 1.0)
+            return conjugate_gradients(
+                lambda V: self.weighted(weights, V) + lift * V,
+                rhs, np.zeros_like(rhs), counts + 0.1, VISITED_TOLERANCE, VISITED_STEPS,
+            )  # fmt: skip
         pairs = np.flatnonzero(visited)
         P, owner = self.P[pairs], self.owner[pairs]
-        if self.plan.visited == "iterative":
-            counts = np.bincount(owner, minlength=self.num_states).astype(np.float64)
-            lift = shift * (counts + 1.0)
-
-            def apply(V: Array) -> Array:
-                x = self.gamma * (P @ V) - V[owner]
-                back = self.gamma * (P.T @ x) - np.bincount(owner, weights=x, minlength=self.num_states)
-                return np.asarray(back + lift * V)
-
-            return conjugate_gradients(apply, rhs, np.zeros_like(rhs), counts + 0.1, VISITED_TOLERANCE, VISITED_STEPS)
         if self.plan.visited == "sparse":
             Xi = sp.csr_array((np.ones(pairs.size), (np.arange(pairs.size), owner)), shape=P.shape)
             M = self.gamma * P - Xi

@@ -135,7 +135,7 @@ class Point:
         rows = linear.rows / self.sizes[:, None]
         self.E = sp.csr_array(rows) if sp.issparse(rows) else rows
         self.equal = linear.upper == linear.lower
-        upper, lower = linear.upper / self.sizes, linear.lower / self.sizes
+        upper, lower = (side / self.sizes for side in linear.binding())
         self.goal = np.where(self.equal, upper, 0.0)
         # Lowering V everywhere raises all reduced costs alike, so that they begin positive.
         reduced = dynamics.advantage(self.c, judge.unconstrained.V / self.unit)

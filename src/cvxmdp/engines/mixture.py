@@ -37,8 +37,8 @@ class Mixture:
         limit = np.maximum(*(np.where(np.isfinite(side), np.abs(side), 0.0) for side in (linear.upper, linear.lower)))
         size = np.maximum(limit, 1e-3 * np.asarray(abs(linear.rows) @ d).ravel())
         self.scale = np.where(size > 0, size, 1.0)
-        # Rows as  signs * (E d) <= limits, one for each finite side.
-        up, down = np.isfinite(linear.upper), np.isfinite(linear.lower)
+        # Rows as  signs * (E d) <= limits, one for each side that could be exceeded.
+        up, down = (np.isfinite(side) for side in linear.binding())
         self.which = np.concatenate([np.flatnonzero(up), np.flatnonzero(down)])
         self.signs = np.concatenate([np.ones(up.sum()), -np.ones(down.sum())])
         self.limits = np.concatenate([linear.upper[up], -linear.lower[down]]) / self.scale[self.which]
