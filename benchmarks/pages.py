@@ -1,4 +1,4 @@
-"""Tables from the results: the paper's own layout, docs/benchmarks.md, docs/growth.md, and those in docs/reproduction.md.
+"""Tables from the results: the paper's layout, docs/benchmarks.md, docs/growth.md, and those of docs/reproduction.md.
 
 python benchmarks/pages.py       write the pages again from benchmarks/results/
 """
@@ -13,7 +13,6 @@ from statistics import median
 from typing import Any
 
 import instances
-import numpy as np
 import peers
 import referee
 from harness import RESULTS, Cell, Run, same
@@ -379,86 +378,86 @@ def growth(data: dict[str, Any]) -> str:
     lines = [
         "# How the time grows",
         "",
-        "Made by `python benchmarks/pages.py` from `benchmarks/results/growth.json`, which `python benchmarks/growth.py`",
-        "measures on two cores: Garnet models with ten actions, discount 0.95, random rows whose limits cut off the best",
-        "policy, each solved to a proven 1e-6; medians of three seeds from 3000 on. The numbers at the points are sweeps,",
-        "passes over P.",
+        "Made by `python benchmarks/pages.py` from `benchmarks/results/growth.json`, which",
+        "`python benchmarks/growth.py` measures on two cores: Garnet models with ten actions, discount 0.95, random",
+        "rows whose limits cut off the best policy, each solved to a proven 1e-6; medians of three seeds from 3000",
+        "on. The numbers at the points are sweeps, passes over P.",
         "",
         "![seconds against states, transitions and rows](../benchmarks/results/growth.png)",
         "",
         "## States, transitions, rows",
         "",
     ]
-    head = ["seconds", "least to greatest", "sweeps", "most sweeps", "method"]
-    for key, words in (
-        ("states", "states"), ("transitions", "density of P at 1000 states"), ("rows", "rows at 1000 states"),
-    ):  # fmt: skip
-        name = {"states": "states", "transitions": "density", "rows": "rows"}[key]
-        rows = [
-            [f"{r[name]:g}" if key == "transitions" else f"{r[name]}", seconds(r["seconds"]),
-             f"{seconds(r['least'])} to {seconds(r['greatest'])}", f"{r['sweeps']:.0f}", f"{r['most_sweeps']}", r["method"]]
-            for r in data[key]
-        ]  # fmt: skip
-        lines += [markdown([words, *head], rows), ""]
+    for key, name, words in (
+        ("states", "states", "states"),
+        ("transitions", "density", "density of P at 1000 states"),
+        ("rows", "rows", "rows at 1000 states"),
+    ):
+        head = [words, "seconds", "least to greatest", "sweeps", "most sweeps", "method"]
+        lines += [markdown(head, [[f"{row[name]:g}", *grown(row)] for row in data[key]]), ""]
     speed = data["sweep"][0]["bandwidth"] / 1e9
     lines += [
         "## One sweep and the speed of the memory",
         "",
-        f"A Bellman sweep reads P once. All cores together read {speed:.1f} GB/s here (a product of a large array with",
-        "itself); *limit* is the bytes of P over that.",
+        f"A Bellman sweep reads P once. All cores together read {speed:.1f} GB/s here (a product of a large array",
+        "with itself); *limit* is the bytes of P over that.",
         "",
         markdown(
-            ["model", "GB of P", "seconds of a sweep", "limit", "times the limit"],
-            [
-                [
-                    r["model"],
-                    f"{r['bytes'] / 1e9:.2f}",
-                    f"{r['seconds']:.4f}",
-                    f"{r['limit']:.4f}",
-                    f"{r['seconds'] / r['limit']:.2g}",
-                ]
-                for r in data["sweep"]
-            ],
-        ),  # fmt: skip
+            ["model", "GB of P", "seconds of a sweep", "limit", "times the limit"], [swept(r) for r in data["sweep"]]
+        ),
         "",
         "## Methods",
         "",
-        "Seconds of each method that takes a case, medians of two instances with f_b = 0.05; a dash where it was not done",
-        'in 20 s. "auto" is the default.',
+        "Seconds of each method that takes a case, medians of two instances with f_b = 0.05; a dash where it was",
+        'not done in 20 s. "auto" is the default.',
         "",
-    ]
-    names = list(dict.fromkeys(r["method"] for r in data["methods"]))
-    found = {(r["case"], r["states"], r["method"]): r["seconds"] for r in data["methods"]}
-    rows = []
-    for case, states in dict.fromkeys((r["case"], r["states"]) for r in data["methods"]):
-        times = {name: found.get((case, states, name), np.nan) for name in names}
-        best = min(t for t in times.values() if t is not None and t == t)
-        shown = ["" if t is not None and t != t else "-" if t is None else seconds(t) for t in times.values()]
-        rows.append([f"{case}, S = {states}", *shown, f"{times['auto'] / best:.2f}"])
-    lines += [markdown(["case", *names, "auto over the best"], rows), "", "## A million states", ""]
-    lines += [
+        markdown(*compared(data["methods"])),
+        "",
+        "## A million states",
+        "",
         "The grid of 1000 x 1000 cells, 4 million pairs and 20 million transitions, time and collision limited, in a",
         "process of its own.",
         "",
         markdown(
             ["discount", "seconds", "sweeps", "peak GB", "GB of the model", "times the model", "violation", "said"],
-            [
-                [
-                    f"{r['discount']:g}",
-                    seconds(r["seconds"]),
-                    f"{r['sweeps']}",
-                    f"{r['peak_bytes'] / 1e9:.2f}",
-                    f"{r['model_bytes'] / 1e9:.2f}",
-                    f"{r['peak_bytes'] / r['model_bytes']:.2g}",
-                    f"{r['violation']:.0e}",
-                    r["said"],
-                ]
-                for r in data["large"]
-            ],
-        ),  # fmt: skip
+            [massive(r) for r in data["large"]],
+        ),
         "",
     ]
     return "\n".join(lines)
+
+
+def grown(row: dict[str, Any]) -> list[str]:
+    """Times and sweeps of one size."""
+    span = f"{seconds(row['least'])} to {seconds(row['greatest'])}"
+    return [seconds(row["seconds"]), span, f"{row['sweeps']:.0f}", f"{row['most_sweeps']}", row["method"]]
+
+
+def swept(row: dict[str, Any]) -> list[str]:
+    """One sweep beside its limit."""
+    times = f"{row['seconds'] / row['limit']:.2g}"
+    return [row["model"], f"{row['bytes'] / 1e9:.2f}", f"{row['seconds']:.4f}", f"{row['limit']:.4f}", times]
+
+
+def compared(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Every method on every case, and how far the default is from the best of them."""
+    names = list(dict.fromkeys(row["method"] for row in rows))
+    found = {(row["case"], row["states"], row["method"]): row["seconds"] for row in rows}
+    out = []
+    for case, states in dict.fromkeys((row["case"], row["states"]) for row in rows):
+        times = {name: found[case, states, name] for name in names if (case, states, name) in found}
+        best = min(value for value in times.values() if value is not None)
+        cells = ["" if n not in times else "-" if times[n] is None else seconds(times[n]) for n in names]
+        out.append([f"{case}, S = {states}", *cells, f"{times['auto'] / best:.2f}"])
+    return ["case", *names, "auto over the best"], out
+
+
+def massive(row: dict[str, Any]) -> list[str]:
+    """One large grid."""
+    peak, model = row["peak_bytes"] / 1e9, row["model_bytes"] / 1e9
+    memory = [f"{peak:.2f}", f"{model:.2f}", f"{peak / model:.2g}"]
+    return [f"{row['discount']:g}", seconds(row["seconds"]), f"{row['sweeps']}", *memory, f"{row['violation']:.0e}",
+            row["said"]]  # fmt: skip
 
 
 # --- Tables inside docs/reproduction.md

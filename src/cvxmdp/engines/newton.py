@@ -85,7 +85,8 @@ class Newton:
                 piece.u = dual * piece.norms if isinstance(piece, Rows) else member.normal(dual)[0]
             c = judge.c + judge.blocks.normals(duals)[0]
             pieces[0].u = -np.maximum(judge.dynamics.advantage(c, judge.prove(duals).V), 0.0)
-        status = self._optimize(judge, pieces, d0, step)
+        # Another engine may have proven already that no policy obeys.
+        status = self._optimize(judge, pieces, d0, step) if judge.refutation is None else None
         if status is None:
             status = self._approach(judge, d0)
         if status is None:
