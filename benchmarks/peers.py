@@ -206,7 +206,7 @@ def osqp(instance: Instance, tolerance: float) -> Answer:
     solver = osqp.OSQP()
     solver.setup(
         sp.csc_matrix((pairs, pairs)), instance.c, A, lower, upper,
-        eps_abs=tolerance, eps_rel=tolerance, max_iter=10**8, polishing=True, verbose=False,
+        eps_abs=tolerance, eps_rel=tolerance, max_iter=10**6, polishing=True, verbose=False,
     )  # fmt: skip
     answer = solver.solve(raise_error=False)
     said = answer.info.status
@@ -314,7 +314,7 @@ PEERS = {
         "Below, one: there a second thread costs more than it wins.",
     ),
     "osqp": Peer(
-        osqp, "osqp", LINEAR, "eps_abs and eps_rel are the accuracy asked; polishing; no limit on iterations."
+        osqp, "osqp", LINEAR, "eps_abs and eps_rel are the accuracy asked; polishing; at most a million iterations."
     ),
     "gurobi": Peer(
         gurobi, "gurobipy", (Rows, type(None), Ball),
