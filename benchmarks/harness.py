@@ -100,7 +100,8 @@ def quick(plan: Plan) -> Plan:
 
 GARNET = [(100, 0.05, 10), (100, 0.5, 10), (1000, 0.05, 5), (1000, 0.5, 5)]
 GARNET += [(3000, 0.05, 2), (3000, 0.5, 2), (5000, 0.05, 2), (5000, 0.5, 2)]
-BALLS = [(S, branching, 3 if S == 3000 else count) for S, branching, count in GARNET]
+BALLS = [("ball", *size) for size in GARNET]
+BALLS += [("ball-half", S, branching, 3 if S == 3000 else count) for S, branching, count in GARNET]
 MEMORY = 0.7 * machine_bytes()
 PLANS = {
     "table1": Plan(
@@ -112,7 +113,7 @@ PLANS = {
     ),
     "table2": Plan(
         "table2",
-        tuple(Cell(case, *size) for size in BALLS for case in ("ball", "ball-half")),
+        tuple(Cell(*size) for size in sorted(BALLS, key=lambda size: (size[1], size[2], size[0]))),
         tolerances("ours", "ours-as-in-paper", "gurobi", "scs", "scs-in-time"),
         300.0,
         MEMORY,
