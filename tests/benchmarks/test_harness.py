@@ -101,6 +101,17 @@ def test_larger_grids_have_two_limits_that_some_policy_obeys(states):
     assert best <= instance.limit.b[0]
 
 
+def test_a_peer_that_is_much_slower_than_the_fastest_is_run_once_in_a_cell():
+    cell = harness.Cell("linear", 100, 0.05, 5)
+    run = {"case": "linear", "states": 100, "branching": 0.05, "outcome": "answer"}
+    times = {"ours": 0.01, "scs": 1.0, "clarabel": 1.4, "pdlp": 1.6}
+    data = {"runs": [run | {"solver": name, "seed": 7, "seconds": t} for name, t in times.items()]}
+    data["runs"].append(run | {"solver": "osqp", "seed": 7, "outcome": "failed", "seconds": 0.001})
+    slow = [name for name in (*times, "osqp", "highs-ipm") if harness.slow(data, cell, name)]
+    assert slow == ["pdlp"]
+    assert harness.slow(data, harness.Cell("linear", 1000, 0.05, 5), "pdlp") is None
+
+
 def test_seeds_are_kept_in_order_when_highs_finds_a_policy_that_obeys():
     kept, passed = instances.seeds("linear", STATES, BRANCHING, 2, first=5)
     assert kept

@@ -115,6 +115,26 @@ def test_the_pages_are_made_from_the_committed_results():
     assert (ROOT / "docs" / "benchmarks.md").read_text() == pages.benchmarks()
     text = (ROOT / "docs" / "reproduction.md").read_text()
     assert pages.reproduction(text) == text
+    assert (ROOT / "docs" / "growth.md").read_text() == pages.growth(pages.load("growth"))
+
+
+def test_the_bars_compare_with_the_fastest_of_the_named_peers_on_each_instance():
+    run = {"case": "linear", "states": 100, "branching": 0.05, "outcome": "answer"}
+    times = {"ours": (0.1, 0.2), "scs": (0.5, 0.4), "clarabel": (0.3, 0.8), "osqp": (0.01, 0.01)}
+    runs = [run | {"solver": s, "seed": k, "seconds": t} for s, pair in times.items() for k, t in enumerate(pair)]
+    found = pages.ratios({"runs": runs}, pages.Cell("linear", 100, 0.05, 0), pages.FASTEST_OF)
+    assert found == [(0.1, 0.3, "clarabel"), (0.2, 0.4, "scs")]
+
+
+def test_the_methods_are_compared_with_the_best_of_them():
+    rows = [
+        {"case": "caps", "states": 100, "method": method, "seconds": seconds, "said": ""}
+        for method, seconds in (("auto", 0.3), ("interior", 0.2), ("splitting", None))
+    ]
+    assert pages.compared(rows) == (
+        ["case", "auto", "interior", "splitting", "auto over the best"],
+        [["caps, S = 100", "0.30", "0.20", "-", "1.50"]],
+    )
 
 
 def test_a_table_says_what_ended_without_an_answer():

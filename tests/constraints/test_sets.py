@@ -1026,3 +1026,16 @@ def test_limits_that_contradict_each_other_are_reported_as_such(kind):
     solution = problem.solve(time_limit=20)
     assert solution.status is cm.Status.INFEASIBLE
     solution.certificate.check(problem)
+
+
+def test_limits_that_no_distribution_exceeds_do_not_bind():
+    rows = np.array([[1.0, 2.0], [1.0, 2.0], [0.0, -1.0], [3.0, 3.0]])
+    limit = cm.Linear(rows, at_most=[2.0, 1.9, 0.0, 3.0], at_least=[1.0, 1.1, -0.5, 3.0])
+    upper, lower = limit.binding()
+    np.testing.assert_array_equal(upper, [np.inf, 1.9, np.inf, 3.0])
+    np.testing.assert_array_equal(lower, [-np.inf, 1.1, -0.5, 3.0])
+    for d in np.random.default_rng(0).dirichlet([1.0, 1.0], size=100):
+        assert np.all((rows @ d <= limit.upper + 1e-12) | np.isfinite(upper))
+        assert np.all((rows @ d >= limit.lower - 1e-12) | np.isfinite(lower))
+    same, _ = cm.Linear(sp.csr_array(rows), at_most=limit.upper, at_least=limit.lower).binding()
+    np.testing.assert_array_equal(same, upper)

@@ -11,6 +11,7 @@ the sides, each step makes ``d z``, ``s m`` and ``t n`` nearly equal and smaller
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,11 +93,11 @@ class Interior:
 class Sides:
     """Slacks and multipliers of the rows' upper sides, or with ``sign`` -1 of their lower ones."""
 
-    def __init__(self, sign: float, limits: Array, values: Array, sizes: Array, mu: float, equal: Mask) -> None:
+    def __init__(self, sign: float, limits: Array, values: Array, mu: float, equal: Mask) -> None:
         self.sign, self.limits = sign, limits
         self.there = np.isfinite(limits) & ~equal
         room = sign * (limits - values)
-        self.slack = np.where(self.there, np.maximum(room, FIRST_ROOM * sizes), 1.0)
+        self.slack = np.where(self.there, np.maximum(room, FIRST_ROOM), 1.0)
         self.multiplier = np.where(self.there, mu / self.slack, 0.0)
 
     def open(self, values: Array) -> Array:
@@ -104,17 +105,28 @@ class Sides:
         with np.errstate(invalid="ignore"):
             return np.where(self.there, self.sign * (self.limits - values) - self.slack, 0.0)
 
-    def respond(self, values: Array, aim: Array) -> tuple[Array, Array]:
+    def respond(self, values: Array, aim: Array | float) -> tuple[Array, Array]:
         """Stiffness and force: the multiplier changes by ``sign stiffness E x + force`` to reach ``s m = aim``."""
         stiffness = self.multiplier / self.slack
         force = (aim - self.multiplier * (self.slack + self.open(values))) / self.slack
         return stiffness, np.where(self.there, force, 0.0)
 
-    def moves(self, values: Array, change: Array, aim: Array) -> tuple[Array, Array]:
+    def moves(self, values: Array, change: Array, aim: Array | float) -> tuple[Array, Array]:
         """The changes of slack and multiplier when ``E d`` changes by ``change``."""
         ds = np.where(self.there, self.open(values) - self.sign * change, 0.0)
         dm = np.where(self.there, (aim - self.multiplier * (self.slack + ds)) / self.slack, 0.0)
         return ds, dm
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """Changes of d, z, V and the multipliers of equalities, and of slacks and multipliers of the sides."""
+
+    d: Array
+    z: Array
+    V: Array
+    free: Array
+    sides: Sequence[tuple[Array, Array]]
 
 
 class Point:
@@ -129,24 +141,24 @@ class Point:
         self.unit = max(float(np.abs(judge.c) @ d), 1e-300)
         self.c = judge.c / self.unit
         self.highest = float(np.max(self.c))
-        limits = np.maximum(*(np.where(np.isfinite(b), np.abs(b), 0.0) for b in (linear.upper, linear.lower)))
-        sizes = np.maximum(limits, np.asarray(abs(linear.rows) @ d).ravel())
+        upper, lower = linear.binding()
+        self.num_rows, self.kept = upper.size, np.flatnonzero(np.isfinite(upper) | np.isfinite(lower))
+        rows, upper, lower = linear.rows[self.kept], upper[self.kept], lower[self.kept]
+        limits = np.maximum(*(np.where(np.isfinite(b), np.abs(b), 0.0) for b in (upper, lower)))
+        sizes = np.maximum(limits, np.asarray(abs(rows) @ d).ravel())
         self.sizes = np.where(sizes > 0, sizes, 1.0)
-        rows = linear.rows / self.sizes[:, None]
+        rows = rows / self.sizes[:, None]
         self.E = sp.csr_array(rows) if sp.issparse(rows) else rows
-        self.equal = linear.upper == linear.lower
-        upper, lower = (side / self.sizes for side in linear.binding())
+        self.equal = upper == lower
+        upper, lower = upper / self.sizes, lower / self.sizes
         self.goal = np.where(self.equal, upper, 0.0)
         # Lowering V everywhere raises all reduced costs alike, so that they begin positive.
         reduced = dynamics.advantage(self.c, judge.unconstrained.V / self.unit)
         lift = max(float(reduced @ d), judge.tolerance)
         self.V = judge.unconstrained.V / self.unit - lift / (1 - dynamics.gamma)
         mu = float(d @ (reduced + lift)) / d.size
-        ones, values = np.ones_like(upper), self.E @ d
-        self.sides = (
-            Sides(1.0, upper, values, ones, mu, self.equal),
-            Sides(-1.0, lower, values, ones, mu, self.equal),
-        )
+        values = self.E @ d
+        self.sides = Sides(1.0, upper, values, mu, self.equal), Sides(-1.0, lower, values, mu, self.equal)
         self.free = np.zeros_like(upper)
         self.z = np.maximum(dynamics.advantage(self.c, self.V) + self.E.T @ self.net(), 0.1 * lift)
         self.inflow = (1 - dynamics.gamma) * dynamics.rho
@@ -157,8 +169,10 @@ class Point:
         return np.asarray(up.multiplier - down.multiplier + self.free)
 
     def multipliers(self) -> Array:
-        """The multipliers of the rows in the user's units."""
-        return np.asarray(self.unit * self.net() / self.sizes)
+        """The multipliers of all rows in the user's units."""
+        out = np.zeros(self.num_rows)
+        out[self.kept] = self.unit * self.net() / self.sizes
+        return out
 
     def gap(self) -> float:
         """``d'z`` and the sides' products: how far cost and bound are apart once all equations hold."""
@@ -185,49 +199,49 @@ class Point:
         mu = self.gap() / count
         off = self.z - dynamics.advantage(self.c, self.V) - self.E.T @ self.net()
         missing = self.inflow - dynamics.flow(self.d)
-        zero = np.zeros_like(self.goal)
-        stiffness = np.asarray(sum(side.respond(values, zero)[0] for side in self.sides))
+        stiffness = np.asarray(sum(side.respond(values, 0.0)[0] for side in self.sides))
         give = np.where(self.equal, 0.0, 1 / np.maximum(stiffness, 1e-300))
         try:
             system = System(dynamics, self.E, self.d / self.z, give)
         except (ValueError, RuntimeError, la.LinAlgError):  # not finite, or singular
             return False
 
-        def moves(aim: Array, aims: tuple[Array, Array]) -> tuple[Array, ...]:
-            pulls = [side.sign * side.respond(values, a)[1] for side, a in zip(self.sides, aims, strict=True)]
-            pull = pulls[0] + pulls[1]
+        def move(aim: Array | float, aims: Sequence[Array | float]) -> Move:
+            """Towards ``d z = aim`` and ``s m = aims``."""
+            pull = sum(side.sign * side.respond(values, a)[1] for side, a in zip(self.sides, aims, strict=True))
             wanted = np.where(self.equal, self.goal - values, -give * pull)
             x, V, net = system.solve(off + aim / self.d - self.z, wanted, missing)
             # What the rows change by, from the multipliers: adding up x would lose it to rounding.
             change = np.where(self.equal, wanted, give * (net - pull))
             dz = aim / self.d - self.z - self.z / self.d * x
-            first, second = (s.moves(values, change, a) for s, a in zip(self.sides, aims, strict=True))
-            return x, dz, V, np.where(self.equal, net, 0.0), *first, *second
+            sides = [side.moves(values, change, a) for side, a in zip(self.sides, aims, strict=True)]
+            return Move(x, dz, V, np.where(self.equal, net, 0.0), sides)
 
-        ahead = moves(np.zeros_like(self.d), (zero, zero))
-        primal, dual = (min(1.0, length) for length in self._lengths(ahead))
-        up, down = self.sides
-        left = (self.d + primal * ahead[0]) @ (self.z + dual * ahead[1])
-        for side, ds, dm in ((up, ahead[4], ahead[5]), (down, ahead[6], ahead[7])):
-            left += ((side.slack + primal * ds) * (side.multiplier + dual * dm))[side.there].sum()
-        target = (float(left) / count / mu) ** 3 * mu
-        taken = moves(target - ahead[0] * ahead[1], (target - ahead[4] * ahead[5], target - ahead[6] * ahead[7]))
+        ahead = move(0.0, (0.0, 0.0))
+        left = self._gap_after(ahead, *(min(1.0, length) for length in self._lengths(ahead)))
+        aim = (left / self.gap()) ** 3 * mu
+        taken = move(aim - ahead.d * ahead.z, [aim - ds * dm for ds, dm in ahead.sides])
         primal, dual = (min(1.0, BACK_OFF * length) for length in self._lengths(taken))
         if not (np.isfinite(primal + dual) and max(primal, dual) > SHORTEST):
             return False
-        x, dz, V, free, ds, dm, dt, dn = taken
-        self.d, self.z = self.d + primal * x, self.z + dual * dz
-        self.V, self.free = self.V + dual * V, self.free + dual * free
-        up.slack, up.multiplier = up.slack + primal * ds, up.multiplier + dual * dm
-        down.slack, down.multiplier = down.slack + primal * dt, down.multiplier + dual * dn
+        self.d, self.z = self.d + primal * taken.d, self.z + dual * taken.z
+        self.V, self.free = self.V + dual * taken.V, self.free + dual * taken.free
+        for side, (ds, dm) in zip(self.sides, taken.sides, strict=True):
+            side.slack, side.multiplier = side.slack + primal * ds, side.multiplier + dual * dm
         return True
 
-    def _lengths(self, moves: tuple[Array, ...]) -> tuple[float, float]:
+    def _lengths(self, move: Move) -> tuple[float, float]:
         """The longest steps, at most twice the full one, that leave d and slacks, and z and multipliers, positive."""
-        x, dz, _, _, ds, dm, dt, dn = moves
-        up, down = self.sides
-        primal = min(_longest(self.d, x), _longest(up.slack, ds), _longest(down.slack, dt))
-        return primal, min(_longest(self.z, dz), _longest(up.multiplier, dm), _longest(down.multiplier, dn))
+        both = list(zip(self.sides, move.sides, strict=True))
+        primal = min(_longest(self.d, move.d), *(_longest(side.slack, ds) for side, (ds, _) in both))
+        return primal, min(_longest(self.z, move.z), *(_longest(side.multiplier, dm) for side, (_, dm) in both))
+
+    def _gap_after(self, move: Move, primal: float, dual: float) -> float:
+        """The gap after steps of these lengths."""
+        left = float((self.d + primal * move.d) @ (self.z + dual * move.z))
+        for side, (ds, dm) in zip(self.sides, move.sides, strict=True):
+            left += float((side.slack + primal * ds) @ (side.multiplier + dual * dm))
+        return left
 
 
 class System:
