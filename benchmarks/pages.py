@@ -15,7 +15,7 @@ from typing import Any
 import instances
 import peers
 import referee
-from harness import RESULTS, Cell, Run, same
+from harness import RESULTS, RIVALS, Cell, Run, same
 
 DOCS = Path(__file__).parent.parent / "docs"
 NAMES = {
@@ -176,8 +176,6 @@ def seconds(value: float) -> str:
 
 # --- The bars
 
-FASTEST_OF = ("scs", "pdlp", "clarabel", "highs-ipm")
-"""The peers among which the fastest on an instance is what ours is compared with."""
 BARS = [
     # words, plan, case, states, density, how many times faster ours has to be, and ought to be
     ("linear, ten rows, S = 100, f_b = 0.05", "cases", "linear", 100, 0.05, 1, 2),
@@ -215,7 +213,7 @@ def bars() -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|---|"
     for words, plan, case, states, density, must, aim in BARS:
         data = load(plan)
-        found = ratios(data, Cell(case, states, density, 0), FASTEST_OF) if data else []
+        found = ratios(data, Cell(case, states, density, 0), RIVALS) if data else []
         if found:
             times = sorted(theirs / ours for ours, theirs, _ in found)
             names = ", ".join(dict.fromkeys(NAMES[name] for *_, name in found))

@@ -20,7 +20,16 @@ from engine_oracles import (
     with_absorbing_state,
     with_unreachable_states,
 )
-from oracles import as_mdp, flow_matrix, inflow, lp_optimum, nearest_displacement, occupancy, random_model
+from oracles import (
+    as_mdp,
+    flow_matrix,
+    inflow,
+    lp_optimum,
+    nearest_displacement,
+    occupancy,
+    random_model,
+    random_policy,
+)
 
 METHODS = ["auto", "splitting"]
 KINDS = list(cases(random_model(0)))
@@ -382,6 +391,35 @@ def test_rows_that_the_dynamics_exclude_are_infeasible(method):
     assert low == pytest.approx(0.5 / np.sqrt(15), rel=1e-3)
     assert high == pytest.approx(0.5 / np.sqrt(15), rel=1e-3)
     np.testing.assert_allclose(solution.infeasibility.displacement, 0.5 / 15, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["rows", "caps", "ball", "grid"])
+def test_ctrl_c_returns_what_the_engine_had(kind):
+    """The policy is better than the one without limits, which was there before the engine began."""
+    model = random_model(11, states=40, actions=4)
+    mdp = cm.worlds.gridworld(25) if kind == "grid" else as_mdp(model)
+    d = mdp.evaluate(mdp.policy(random_policy({"state": mdp.state}, 1))).occupancy
+    cost = "time" if kind == "grid" else "cost"
+    rows = np.random.default_rng(0).normal(size=(5, d.size))
+    free = cm.Problem(mdp, cost).solve()
+    limit = {
+        "rows": cm.Linear(rows, at_most=np.maximum(rows @ d, (rows @ d + rows @ free.occupancy) / 2)),
+        "caps": cm.StateBounds(upper=1.1 * np.bincount(mdp.state, weights=d)),
+        "ball": cm.NormBall(d, 0.5 * np.linalg.norm(free.occupancy - d)),
+        "grid": cm.Budget("collision", at_most=1e-3) if kind == "grid" else None,
+    }[kind]
+    problem, calls = cm.Problem(mdp, cost, [limit]), []
+
+    def interrupt(progress):
+        calls.append(progress)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+
+    solution = problem.solve(callback=interrupt)
+    assert solution.status is Status.INTERRUPTED
+    solution.certificate.check(problem)
+    bound = problem.constraints[0]
+    assert bound.relative(solution.occupancy) < 0.5 * bound.relative(free.occupancy)
 
 
 @pytest.mark.parametrize("method", METHODS)

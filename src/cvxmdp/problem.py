@@ -141,6 +141,8 @@ class Problem:
         except KeyboardInterrupt:
             status, sentence = (Status.INFEASIBLE if judge.refutation else Status.INTERRUPTED), "interrupted"
             judge.time_limit = 0.0  # what is still missing is made up for in one round
+            if judge.pending is not None:
+                judge.propose(judge.pending())
             if judge.best is None:
                 judge.propose(indicator(dynamics, judge.unconstrained.pairs))
             if judge.bound is None:

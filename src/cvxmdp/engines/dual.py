@@ -181,6 +181,7 @@ def climb(judge: Judge, limit: Ball | Entropic, V: Array, price: float | None) -
     before, shift = 1.0, SHIFTS[1]
     for _ in range(MOST_STEPS):
         judge.iterations += 1
+        judge.pending = at.d.copy
         r, g = inflow - dynamics.flow(at.d), at.value - limit.bound
         height = float(inflow @ V) - mu * limit.bound + at.least
         left = max(float(np.abs(r).sum()) / (1 - dynamics.gamma), abs(g) / limit.scale)

@@ -71,6 +71,7 @@ class Interior:
         """Step until the judge is satisfied; no status where steps lead nowhere, as when no policy obeys."""
         assert judge.blocks.linear is not None
         point = Point(judge, judge.blocks.linear)
+        judge.pending = lambda: point.d
         status = None
         for _ in range(MOST_STEPS):
             judge.iterations += 1

@@ -85,6 +85,8 @@ class Judge:
     iterations: int = 0
     stopped: bool = False
     """The callback asked to stop."""
+    pending: Callable[[], Array] | None = None
+    """What an engine would propose if it were interrupted now."""
 
     def propose(self, d: Array) -> Candidate:
         """Evaluate the policy read off ``d`` and keep it when it is the best so far."""

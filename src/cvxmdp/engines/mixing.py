@@ -13,6 +13,7 @@ Under more than a few limits multipliers are smoothed towards the best bound's, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -110,6 +111,7 @@ class Mixing:
             # The next round misses about the square of what the last one missed: more exactness would be lost.
             accuracy = min(max(0.01 * least**2, 0.01 * judge.tolerance), 1e-3)
             x, V, A = dynamics.evaluate(pi, costs, 1e-3 * accuracy)
+            judge.pending = partial(dynamics.occupancy, pi)
             J = (1 - dynamics.gamma) * (dynamics.rho @ V)
             d, room = x[dynamics.owner] * pi, limits - J[1:]
             sizes = sizes_of @ d  # |c|'d and |E|'d, which the tolerance is relative to
@@ -208,6 +210,7 @@ class Mixing:
         while True:
             judge.iterations += 1
             weights, multipliers, excess = mixture.least_cost(penalty)
+            judge.pending = partial(mixture.mix, weights)
             trial = pricing.trial(multipliers)
             duals = judge.blocks.split([mixture.dual(trial)])
             bound = judge.prove(duals, accuracy=PRICED * min(gap, scale))
