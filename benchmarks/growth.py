@@ -37,7 +37,7 @@ DENSITIES = (0.005, 0.02, 0.1, 0.5)
 ROWS = (1, 3, 10, 30, 100, 300)
 METHODS = ("auto", "mixing", "interior", "dual", "newton", "splitting")
 METHOD_CASES = ("linear", "caps", "ball-half", "entropy", "kl")
-LIMIT = 20.0
+LIMIT = 10.0
 Row = dict[str, Any]
 
 
@@ -134,7 +134,7 @@ def sweep_speed() -> list[Row]:
 
 
 def methods() -> list[Row]:
-    """Every method that takes a case, on two instances of two sizes, at most twenty seconds each."""
+    """Every method that takes a case, on two instances of two sizes, at most ten seconds each."""
     rows = []
     for case in METHOD_CASES:
         for S in (100, 1000):

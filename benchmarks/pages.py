@@ -407,7 +407,7 @@ def growth(data: dict[str, Any]) -> str:
         "## Methods",
         "",
         "Seconds of each method that takes a case, medians of two instances with f_b = 0.05; a dash where it was",
-        'not done in 20 s. "auto" is the default.',
+        'not done in 10 s. "auto" is the default.',
         "",
         markdown(*compared(data["methods"])),
         "",

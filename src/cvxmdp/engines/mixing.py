@@ -17,6 +17,7 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import entr
 
 from cvxmdp.engines.frozen import solve_elastic, solve_frozen
 from cvxmdp.engines.judge import NEAREST, Judge
@@ -31,8 +32,8 @@ FIRST_PRICE = 0.3
 """Where multipliers begin, in units in which the cost and the limits are of size one."""
 MOST_ENTRIES = 50_000_000
 """Advantages (400 MB) up to which all costs are evaluated at once."""
-RARE, MOST = 1e-2, 0.5
-"""A state counts as visited from this share of the mean on; rounds with frozen visits want most states to be."""
+SPREAD = 0.1
+"""Share of the states, counted by the entropy of the visits, from which on rounds with frozen visits are tried."""
 FEW_LIMITS, SMOOTHING = 3, 0.5
 PRICED = 1e-2
 """Share of the gap to which policies are priced in column generation."""
@@ -250,10 +251,10 @@ class Mixing:
 
 
 def _spread_out(judge: Judge) -> bool:
-    """Whether the first policy visits most states: else frozen visits say little of other policies."""
+    """Whether the first policy is at home in many states: else frozen visits say little of other policies."""
     assert judge.best is not None
     visits = judge.dynamics.per_state(judge.best.d)
-    return bool(np.count_nonzero(visits > RARE / visits.size) >= MOST * visits.size)
+    return bool(np.exp(entr(visits).sum()) >= SPREAD * visits.size)  # as evenly spread over so many states
 
 
 class Pricing:
