@@ -31,7 +31,7 @@ mixing first failed, led to the elastic program and to more steps of the interio
 WARM_UP_STATES, WARM_UP_SEED = 16, 500
 """Peers have nothing to compile: a small model loads all of them."""
 OWN_WARM_UPS = {"grid": (529, 10_201), "free-grid": (529, 10_201)}
-OTHER_WARM_UPS = (144, 625)
+OTHER_WARM_UPS = (121, 625)
 """Ours compiles, and loads what it compiled, when first used, and takes other kernels, with threads, for larger models
 (and other engines for caps on few states): it warms up on the smaller or the larger of these."""
 
