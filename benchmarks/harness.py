@@ -55,8 +55,11 @@ class Cell:
         return 20.0 * self.states if self.branching == 0 else 10 * self.branching * self.states**2
 
     def no_larger_than(self, other: Cell) -> bool:
-        """Whether this cell is of the same case, of any radius, and has neither more states nor more transitions."""
-        family, other_family = (case.removesuffix("-half") for case in (self.case, other.case))
+        """Whether this cell is of the same case, of any radius, and has neither more states nor more transitions.
+
+        A grid without limits is no larger than one with limits.
+        """
+        family, other_family = (case.removesuffix("-half").removeprefix("free-") for case in (self.case, other.case))
         return family == other_family and self.states <= other.states and self.nonzeros <= other.nonzeros
 
     def __str__(self) -> str:
