@@ -1,6 +1,6 @@
 """How our time grows, how far a sweep is from the speed of the memory, and how the methods compare.
 
-    python benchmarks/growth.py          measure all; writes benchmarks/results/growth.json and growth.png
+    python benchmarks/growth.py          measure what benchmarks/results/growth.json lacks; draws growth.png
     python benchmarks/pages.py           makes docs/growth.md of it
 
 Models are Garnet with ten actions, discount 0.95, from seed 3000 on, or grid worlds.  Limits of the rows lie half way
@@ -225,8 +225,12 @@ def main() -> None:
         "states": by_states, "transitions": by_transitions, "rows": by_rows, "sweep": sweep_speed, "methods": methods,
         "large": large,
     }  # fmt: skip
-    data = {name: measure() for name, measure in parts.items()}
-    (harness.RESULTS / "growth.json").write_text(json.dumps(data, indent=1) + "\n")
+    file = harness.RESULTS / "growth.json"
+    data = json.loads(file.read_text()) if file.exists() else {}
+    for name, measure in parts.items():
+        if name not in data:
+            data[name] = measure()
+            file.write_text(json.dumps(data, indent=1) + "\n")
     draw(data, harness.RESULTS / "growth.png")
 
 
