@@ -3,8 +3,8 @@
     python benchmarks/harness.py cases             what docs/benchmarks.md shows beside the paper's tables
     python benchmarks/harness.py cases --again ours ours-splitting
 
-``cvxmdp paper table1`` and ``table2`` run the other two plans.  A solver that reached a limit is run no more in that
-cell nor in larger ones.  Nothing else should run on the machine meanwhile.
+``cvxmdp paper table1`` and ``table2`` run the other two plans.  A solver that reached a limit, or crashed, is run no
+more in that cell nor in larger ones.  Nothing else should run on the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import process
 import referee
 
 RESULTS = Path(__file__).parent / "results"
-LIMITS = ("time limit", "out of memory")
+LIMITS = ("time limit", "out of memory", "crashed")
 RIVALS = ("scs", "pdlp", "clarabel", "highs-ipm", "mdpsolver")
 """General solvers, and the one for problems without limits: the fastest of them is what ours is compared with."""
 TOO_SLOW = 1.5

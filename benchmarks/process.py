@@ -37,8 +37,8 @@ def run(
 ) -> dict[str, Any]:
     """Solve one pickled instance after a warm-up on another.
 
-    The ``outcome`` is "answer", "infeasible", "time limit", "out of memory", "not installed", "does not apply" or
-    "failed".  The first two have ``d`` (None where an infeasible problem gets no policy), ``seconds``, ``first_use``
+    The ``outcome`` is "answer", "infeasible", "time limit", "out of memory", "crashed", "not installed", "does not
+    apply" or "failed".  The first two have ``d`` (None where an infeasible problem gets no policy), ``seconds``, ``first_use``
     (load, warm-up), ``peak_bytes``, ``said``, and ours a ``certificate``.
     """
     peer = PEERS[name]
@@ -60,7 +60,8 @@ def run(
         return {"outcome": "time limit"}
     if done.returncode == -signal.SIGKILL or any(sign in errors for sign in NO_MEMORY):
         return {"outcome": "out of memory", "said": last_line(errors)}
-    return {"outcome": "failed", "said": f"exit code {done.returncode}: {last_line(errors)}"}
+    outcome = "crashed" if done.returncode < 0 else "failed"
+    return {"outcome": outcome, "said": f"exit code {done.returncode}: {last_line(errors)}"}
 
 
 def last_line(text: str) -> str:
