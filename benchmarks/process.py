@@ -38,8 +38,8 @@ def run(
     """Solve one pickled instance after a warm-up on another.
 
     The ``outcome`` is "answer", "infeasible", "time limit", "out of memory", "crashed", "not installed", "does not
-    apply" or "failed".  The first two have ``d`` (None where an infeasible problem gets no policy), ``seconds``, ``first_use``
-    (load, warm-up), ``peak_bytes``, ``said``, and ours a ``certificate``.
+    apply" or "failed".  The first two have ``d`` (None where an infeasible problem gets no policy), ``seconds``,
+    ``first_use`` (load, warm-up), ``peak_bytes``, ``said``, and ours a ``certificate`` and ``sweeps``.
     """
     peer = PEERS[name]
     if importlib.util.find_spec(peer.package) is None:
