@@ -32,8 +32,9 @@ WORLDS = {
 }
 
 
-@pytest.mark.parametrize("mdp", WORLDS.values(), ids=WORLDS)
-def test_sweeps_solve_bellmans_equation_and_the_flow_equations(mdp):
+@pytest.mark.parametrize("name", WORLDS)
+def test_sweeps_solve_bellmans_equation_and_the_flow_equations(name):
+    mdp = WORLDS[name]
     first = np.searchsorted(mdp.state, np.arange(mdp.num_states + 1)).astype(np.int64)
     P = sp.csr_array(mdp.transitions)
     csr = (P.data, P.indices.astype(np.uint32), P.indptr.astype(np.int64))
@@ -41,6 +42,7 @@ def test_sweeps_solve_bellmans_equation_and_the_flow_equations(mdp):
     V, reached = ordered.relax(c, None, 1e-7, np.inf)
     total = c + mdp.discount * (P @ V)
     best = np.minimum.reduceat(total, first[:-1])
+    assert reached or "grid" not in name  # elsewhere they may give up
     if reached:
         np.testing.assert_allclose(V, best, atol=1e-7)
     again, _ = ordered.relax(c + 0.1 * (mdp.state % 3 == 0), V, 1e-7, np.inf)
@@ -50,6 +52,7 @@ def test_sweeps_solve_bellmans_equation_and_the_flow_equations(mdp):
     greedy[[first[s] + np.argmin(total[first[s] : first[s + 1]]) for s in range(mdp.num_states)]] = 1.0
     for policy in (pi, greedy):
         x = ordered.visits(policy, mdp.initial)
+        assert x is not None or policy is pi or "grid" not in name
         if x is not None:
             flow = x - mdp.discount * (P.T @ (x[mdp.state] * policy))
             assert np.abs(flow - (1 - mdp.discount) * mdp.initial).sum() <= 1e-12 * (1 - mdp.discount)

@@ -63,17 +63,17 @@ def test_the_response_is_the_best_point_and_its_derivatives_are_right(kind):
         q, mu = 0.05 * q, 1.0
     at = limit.respond(q, mu)
 
-    def F(x):  # noqa: N802
+    def function(x):
         if "ball" in kind:
             return np.sum(limit.w * (x - limit.center) ** 2) / 2
         return np.sum(x[x > 0] * np.log(x[x > 0] / limit.reference[x > 0]))
 
-    assert at.value == pytest.approx(F(at.d), abs=1e-12)
+    assert at.value == pytest.approx(function(at.d), abs=1e-12)
     assert at.least == pytest.approx(q @ at.d + mu * at.value, abs=1e-12)
     for _ in range(50):
         other = np.maximum(at.d + 0.01 * rng.normal(size=q.size), 0.0)
         other = other if "ball" in kind else other / other.sum()
-        assert q @ other + mu * F(other) >= at.least - 1e-12
+        assert q @ other + mu * function(other) >= at.least - 1e-12
     way, step = rng.normal(size=q.size), 1e-7
     moved = (limit.respond(q + step * way, mu).d - limit.respond(q - step * way, mu).d) / (2 * step)
     expected = -at.weights * way
