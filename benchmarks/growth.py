@@ -181,7 +181,8 @@ def large() -> list[Row]:
             judged = referee.judge(instance, found["d"])
             rows.append({
                 "discount": discount, "seconds": found["seconds"], "sweeps": found["sweeps"], "said": found["said"],
-                "peak_bytes": found["peak_bytes"], "model_bytes": sum(a.nbytes for a in arrays),
+                "peak_bytes": found["peak_bytes"], "bytes_before": found["bytes_before"],
+                "model_bytes": sum(a.nbytes for a in arrays),
                 "objective": judged["objective"], "violation": judged["violation"],
             })  # fmt: skip
             print(rows[-1], flush=True)

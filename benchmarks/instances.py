@@ -100,6 +100,15 @@ class Instance:
     rho: Array
     limit: Limit
 
+    def __post_init__(self) -> None:
+        """Mark the model's arrays as not writeable, so that none is copied by those who respect that."""
+        P = [self.P.data, self.P.indices, self.P.indptr] if sp.issparse(self.P) else [self.P]
+        for array in (*P, self.c, self.rho):
+            whole: Any = array
+            while isinstance(whole, np.ndarray):  # and all it is a view of
+                whole.flags.writeable = False
+                whole = whole.base
+
     @property
     def states(self) -> int:
         return self.rho.size

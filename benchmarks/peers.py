@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -269,8 +269,8 @@ def mdpsolver(stored: tuple[Instance, list[Any], list[Any], list[Any]], toleranc
 
 
 def as_given(instance: Instance) -> Instance:
-    """Leave the arrays as they are."""
-    return instance
+    """Leave the arrays as they are, marked as not writeable: loading has lost the mark."""
+    return replace(instance)
 
 
 EXACT = "Default tolerances, which are tighter than the accuracy asked. "

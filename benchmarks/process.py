@@ -39,7 +39,8 @@ def run(
 
     The ``outcome`` is "answer", "infeasible", "time limit", "out of memory", "crashed", "not installed", "does not
     apply" or "failed".  The first two have ``d`` (None where an infeasible problem gets no policy), ``seconds``,
-    ``first_use`` (load, warm-up), ``peak_bytes``, ``said``, and ours a ``certificate`` and ``sweeps``.
+    ``first_use`` (load, warm-up), ``peak_bytes``, ``bytes_before`` (what the process held when warm, without the
+    instance), ``said``, and ours a ``certificate`` and ``sweeps``.
     """
     peer = PEERS[name]
     if importlib.util.find_spec(peer.package) is None:
@@ -73,11 +74,11 @@ def work(job: Path) -> None:
     """Do the job of one process."""
     name, instance_file, warm_up_file, tolerance, time_limit, memory_limit, out = pickle.loads(job.read_bytes())
     resource.setrlimit(resource.RLIMIT_DATA, (int(memory_limit), int(memory_limit)))
-    peer, instance = PEERS[name], pickle.loads(instance_file.read_bytes())
-    if not isinstance(instance.limit, peer.takes) or instance.states > peer.most_states:
+    peer, small = PEERS[name], pickle.loads(warm_up_file.read_bytes())
+    if not isinstance(small.limit, peer.takes):
         out.write_bytes(pickle.dumps({"outcome": "does not apply"}))
         return
-    small = peer.store(pickle.loads(warm_up_file.read_bytes()))
+    small = peer.store(small)
     signal.signal(signal.SIGALRM, give_up)
     signal.setitimer(signal.ITIMER_REAL, WARM_UP_SECONDS)
     start = time.perf_counter()
@@ -85,8 +86,15 @@ def work(job: Path) -> None:
         peer.solve(small, tolerance)
     first_use = time.perf_counter() - start
     signal.setitimer(signal.ITIMER_REAL, 0.0)
+    del small
+    before = memory("VmRSS")
+    with instance_file.open("rb") as file:
+        instance = pickle.load(file)
+    if instance.states > peer.most_states:
+        out.write_bytes(pickle.dumps({"outcome": "does not apply"}))
+        return
     stored = peer.store(instance)
-    del instance, small
+    del instance
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # from here on the alarm ends the process wherever it is
     signal.setitimer(signal.ITIMER_REAL, time_limit)
     start = time.perf_counter()
@@ -102,16 +110,17 @@ def work(job: Path) -> None:
         "sweeps": answer.sweeps,
         "seconds": seconds,
         "first_use": first_use,
-        "peak_bytes": peak_bytes(),
+        "peak_bytes": memory("VmHWM"),
+        "bytes_before": before,
     }
     out.write_bytes(pickle.dumps(result))
 
 
-def peak_bytes() -> int:
-    """The most memory this process held; getrusage would begin with what its parent held."""
+def memory(field: str) -> int:
+    """The memory of this process: "VmRSS" now, "VmHWM" at most; getrusage would begin with what its parent held."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
-        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field))
     except OSError:
         return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 

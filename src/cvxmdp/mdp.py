@@ -7,7 +7,7 @@ actions.  Row ``i`` of the transitions is the distribution of the next state aft
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+
+from cvxmdp.names import read_names
 
 if TYPE_CHECKING:
     from cvxmdp.dynamics.base import Dynamics
@@ -84,8 +86,8 @@ class MDP:
     costs: Mapping[str, Array]
     discount: float
     initial: Array
-    states: tuple[str, ...]
-    actions: tuple[str, ...]
+    states: Sequence[str]
+    actions: Sequence[str]
     _dynamics: dict[str, Dynamics]
 
     def __init__(
@@ -131,6 +133,11 @@ class MDP:
         discount, initial, states, actions
             As in :class:`MDP`.
 
+        Notes
+        -----
+        Arrays are copied, unless they are of float64 and marked as not writeable (``array.flags.writeable = False``):
+        those are shared, which halves the memory of a large model.
+
         Examples
         --------
         >>> import cvxmdp as cm
@@ -143,9 +150,11 @@ class MDP:
         matrix = _matrix("transitions", transitions)
         num_pairs, num_states = matrix.shape
         state_index = _indices("state", state, num_pairs, num_states)
-        limit = None if actions is None else len(_names("actions", actions, 0))
+        limit = None if actions is None else len(read_names("actions", actions, 0))
         action_index = _indices("action", action, num_pairs, limit)
-        order = np.lexsort((action_index, state_index))
+        order: Any = slice(None)
+        if not np.all((np.diff(state_index) > 0) | ((np.diff(state_index) == 0) & (np.diff(action_index) >= 0))):
+            order = np.lexsort((action_index, state_index))
         pair_costs = {}
         for name, cost in _mapping(costs).items():
             vector = _floats(f"cost {name!r}", cost)
@@ -157,8 +166,7 @@ class MDP:
                     f"or for each of the {num_states} states"
                 )
             pair_costs[name] = vector[order]
-        if not np.array_equal(order, np.arange(num_pairs)):
-            matrix = matrix[order]
+        matrix = matrix if isinstance(order, slice) else matrix[order]
         mdp = object.__new__(cls)
         mdp._fill(state_index[order], action_index[order], matrix, pair_costs, discount, initial, states, actions)
         return mdp
@@ -176,14 +184,14 @@ class MDP:
     ) -> None:
         """Validate the canonical pairs and freeze them."""
         num_states = transitions.shape[1]
-        states = _names("states", states, num_states)
-        actions = _names("actions", actions, int(action.max()) + 1 if action.size else 0)
+        states = read_names("states", states, num_states)
+        actions = read_names("actions", actions, int(action.max()) + 1 if action.size else 0)
 
         def pair(i: int) -> str:
             return f"state {states[state[i]]}, action {actions[action[i]]}"
 
         _check_pairs(state, action, num_states, states, pair)
-        _check_probabilities(transitions, states, pair)
+        transitions = _checked_probabilities(transitions, states, pair)
         for name, cost in costs.items():
             if not np.all(np.isfinite(cost)):
                 i = int(np.flatnonzero(~np.isfinite(cost))[0])
@@ -337,7 +345,18 @@ def _frozen(array: Any) -> Any:
     return array
 
 
+def _fixed(array: Any) -> bool:
+    """Whether an array, and all it is a view of, is marked as not writeable: it may be shared with the caller."""
+    while isinstance(array, np.ndarray):
+        if array.flags.writeable:
+            return False
+        array = array.base
+    return True
+
+
 def _floats(what: str, values: npt.ArrayLike) -> Array:
+    if isinstance(values, np.ndarray) and values.dtype == np.float64 and _fixed(values):
+        return values
     try:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -354,9 +373,10 @@ def _mapping(costs: Mapping[str, npt.ArrayLike]) -> Mapping[str, npt.ArrayLike]:
 
 
 def _matrix(what: str, matrix: Any) -> Any:
-    """Return an L x S ndarray or CSR array of float64 that shares nothing with the caller."""
+    """Return an L x S ndarray or CSR array of float64 that nobody else can change."""
     if sp.issparse(matrix):
-        result = sp.csr_array(matrix, dtype=np.float64, copy=True)
+        kept = matrix.format == "csr" and all(map(_fixed, (matrix.data, matrix.indices, matrix.indptr)))
+        result = sp.csr_array(matrix, dtype=np.float64, copy=not (kept and matrix.has_canonical_format))
         try:
             result.check_format(full_check=True)
         except ValueError as error:
@@ -434,21 +454,7 @@ def _indices(what: str, values: npt.ArrayLike, length: int, limit: int | None) -
     return array.astype(np.int64)
 
 
-def _names(what: str, names: Sequence[str] | None, count: int) -> tuple[str, ...]:
-    if names is None:
-        return tuple(map(str, range(count)))
-    if not isinstance(names, Iterable):
-        raise ValueError(f"{what} must be a list of names, not {names!r}")
-    result = tuple(map(str, names))
-    if len(result) < count or (what == "states" and len(result) != count):
-        raise ValueError(f"{what} has {len(result)} names; the model has {count} {what}")
-    if len(set(result)) != len(result):
-        twice = next(name for name in result if result.count(name) > 1)
-        raise ValueError(f"{what} holds the name {twice!r} twice; names must differ")
-    return result
-
-
-def _check_pairs(state: Indices, action: Indices, num_states: int, states: tuple[str, ...], pair: Any) -> None:
+def _check_pairs(state: Indices, action: Indices, num_states: int, states: Sequence[str], pair: Any) -> None:
     missing = np.flatnonzero(np.bincount(state, minlength=num_states) == 0)
     if missing.size:
         raise ValueError(
@@ -460,7 +466,8 @@ def _check_pairs(state: Indices, action: Indices, num_states: int, states: tuple
         raise ValueError(f"{pair(int(same[0]))} is given twice; merge the two rows into one")
 
 
-def _check_probabilities(transitions: Any, states: tuple[str, ...], pair: Any) -> None:
+def _checked_probabilities(transitions: Any, states: Sequence[str], pair: Any) -> Any:
+    """Return the transitions with rows that sum to one exactly."""
     entries = transitions.data if sp.issparse(transitions) else transitions
     if not np.all(np.isfinite(entries)) or (entries.size and entries.min() < 0):
         table = sp.coo_array(transitions)
@@ -478,11 +485,11 @@ def _check_probabilities(transitions: Any, states: tuple[str, ...], pair: Any) -
             "the missing mass to the state where the process ends"
         )
     if np.max(np.abs(sums - 1)) <= 1e-15 * transitions.shape[1] ** 0.5:
-        return  # exact already: dividing again would change the last bit on every copy
+        return transitions  # exact already: dividing again would change the last bit on every copy
     if sp.issparse(transitions):
-        transitions.data /= np.repeat(sums, np.diff(transitions.indptr))
-    else:
-        transitions /= sums[:, None]
+        exact = transitions.data / np.repeat(sums, np.diff(transitions.indptr))
+        return sp.csr_array((exact, transitions.indices, transitions.indptr), shape=transitions.shape)
+    return transitions / sums[:, None]
 
 
 def _check_discount(discount: float) -> float:
@@ -495,7 +502,7 @@ def _check_discount(discount: float) -> float:
     return value
 
 
-def _check_initial(initial: npt.ArrayLike | None, num_states: int, states: tuple[str, ...]) -> Array:
+def _check_initial(initial: npt.ArrayLike | None, num_states: int, states: Sequence[str]) -> Array:
     if initial is None:
         return np.full(num_states, 1 / num_states)
     rho = _floats("initial", initial)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ class Policy:
         Over the pairs of the model; they sum to one in each state.
     state, action : ndarray of int
         State and action of each pair.
-    states, actions : tuple of str
+    states, actions : sequence of str
         Names.
 
     Examples
@@ -37,8 +38,8 @@ class Policy:
     probabilities: Array
     state: Indices
     action: Indices
-    states: tuple[str, ...]
-    actions: tuple[str, ...]
+    states: Sequence[str]
+    actions: Sequence[str]
 
     def __repr__(self) -> str:
         random = len({int(s) for s in self.state[(self.probabilities > 0) & (self.probabilities < 1)]})
@@ -106,11 +107,12 @@ def as_policy(mdp: MDP, policy: Any) -> Policy:
 
 def policy_from_occupancy(mdp: MDP, d: Array, fallback: Indices) -> Policy:
     """Read the policy off an occupancy: ``d / (sum over actions)``; in states of no mass the ``fallback`` pair."""
-    d = np.maximum(d, 0.0)
-    visits = np.bincount(mdp.state, weights=d, minlength=mdp.num_states)
-    pi = np.zeros(mdp.num_pairs)
-    pi[fallback] = 1.0
-    seen = visits > 1e-300  # below, the quotient of two denormal numbers need not sum to one
-    inside = seen[mdp.state]
-    pi[inside] = d[inside] / visits[mdp.state[inside]]
+    pi = np.maximum(d, 0.0)
+    visits = np.bincount(mdp.state, weights=pi, minlength=mdp.num_states)
+    unseen = visits <= 1e-300  # below, the quotient of two denormal numbers need not sum to one
+    visits[unseen] = 1.0
+    pi /= visits[mdp.state]
+    if np.any(unseen):
+        pi[unseen[mdp.state]] = 0.0
+        pi[fallback[unseen]] = 1.0
     return Policy(pi, mdp.state, mdp.action, mdp.states, mdp.actions)

@@ -83,10 +83,10 @@ class Blocks:
         return not self.terms and all(_is_flat(block) for block in self.sets)
 
     @property
-    def allowed(self) -> npt.NDArray[np.bool_]:
-        """Which pairs may be visited at all."""
-        masks = [block.allowed for block in self.blocks]
-        return np.asarray(np.all([m for m in masks if m is not None] or [np.ones(self.size, dtype=bool)], axis=0))
+    def allowed(self) -> npt.NDArray[np.bool_] | None:
+        """Which pairs may be visited at all; None where all may be."""
+        masks = [mask for block in self.blocks if (mask := block.allowed) is not None]
+        return np.asarray(np.all(masks, axis=0)) if masks else None
 
     def prox(self, points: Array, step: float) -> Array:
         """Take the prox of each block on its copy."""
@@ -129,11 +129,12 @@ class Blocks:
 
         Where there are no more duals than constraints, it is of the constraints alone.
         """
-        u, top, size = np.zeros(self.size), 0.0, 0.0
+        u, top, size = None, 0.0, 0.0
         for member, dual in zip(self._named(duals), duals, strict=True):
+            size += member.magnitude(dual)
             vector, conjugate = member.normal(dual)
-            u, top, size = u + vector, top + conjugate, size + member.magnitude(dual)
-        return u, top, size
+            u, top = vector if u is None else u + vector, top + conjugate
+        return np.zeros(self.size) if u is None else u, top, size
 
     def stacked(self, duals: Sequence[Array]) -> Array:
         """Return one vector a block: the linear constraints' summed, the others' as they are."""

@@ -77,6 +77,7 @@ class Linear(Constraint):
         self.disjoint = bool(np.all(_entries_a_column(E) <= 1))
         """Whether no two rows touch the same pair."""
         self._no_zero_row = bool(np.all(self._squares > 0))
+        self._signed = bool(np.min(np.asarray(E.data if sp.issparse(E) else E), initial=0.0) < 0)
         self._high, self._low = self.upper / self.norms, self.lower / self.norms
         ends = np.abs(np.concatenate([self._high, self._low]))
         self._largest = float(np.max(ends[np.isfinite(ends)], initial=0.0))
@@ -98,12 +99,16 @@ class Linear(Constraint):
                 R: Any = np.linalg.qr((_dense(self.rows) / self.norms[:, None]).T, mode="r")
                 self._factor = np.ascontiguousarray(R.T)
             else:
-                gram: Any = self.rows @ self.rows.T
-                gram = _dense(gram) / np.outer(self.norms, self.norms)
+                gram = _dense(self.rows @ self.rows.T) / np.outer(self.norms, self.norms)
                 values, vectors = np.linalg.eigh(gram)
                 kept = values > 1e-14 * values[-1]
                 self._factor = np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
         return self._factor
+
+    @property
+    def sizes(self) -> Any:
+        """The rows' absolute values; the rows themselves where none is negative."""
+        return abs(self.rows) if self._signed else self.rows
 
     def binding(self) -> tuple[Array, Array]:
         """Return the upper and lower limits, infinite where no distribution over the pairs could exceed them."""
@@ -204,8 +209,12 @@ class Linear(Constraint):
             return True
         if self.rows.shape[0] > min(self.rows.shape[1], QR_ROWS):
             return False
-        rows = self.rows / self.norms[:, None]
-        return bool(np.linalg.eigvalsh(_dense(rows @ rows.T))[0] > INDEPENDENT)
+        return bool(np.linalg.eigvalsh(self._gram())[0] > INDEPENDENT)
+
+    def _gram(self) -> Array:
+        """Return the inner products of the normalized rows, row by row: a sparse product would copy the rows."""
+        gram = np.stack([self.rows @ _dense(self.rows[[i]]).ravel() for i in range(self.rows.shape[0])])
+        return np.asarray(gram / np.outer(self.norms, self.norms))
 
     def project(self, point: Array) -> Array:
         """Return the nearest member, from the multipliers of its dual; NaN where the limits contradict each other."""
@@ -228,8 +237,8 @@ class Linear(Constraint):
         """Return the largest excess relative to its limit or to ``|row|'d``, whichever is larger."""
         excess = self.excess(point)
         limit = np.where(self.rows @ point > self.upper, self.upper, self.lower)
-        size = abs(self.rows) @ np.abs(point)
-        largest = abs(self.rows).max(axis=1)
+        size = self.sizes @ (np.abs(point) if np.min(point) < 0 else point)
+        largest = self.sizes.max(axis=1)
         largest = largest.toarray().ravel() if sp.issparse(largest) else largest
         least = np.where(limit == 0, FLOOR * largest, 0.0)
         scale = np.maximum(np.where(excess > 0, np.abs(limit), 0.0), np.maximum(size, least))
@@ -250,7 +259,7 @@ class Linear(Constraint):
 
     def magnitude(self, dual: Array) -> float:
         limit = np.where(dual > 0, self.upper, self.lower)[dual != 0]
-        return float(np.max(abs(self.rows).T @ np.abs(dual))) + float(np.abs(dual[dual != 0]) @ np.abs(limit))
+        return float(np.max(self.sizes.T @ np.abs(dual))) + float(np.abs(dual[dual != 0]) @ np.abs(limit))
 
     def price(self, dual: Array) -> float | Array:
         """Return the change of the optimum for each unit of each limit."""

@@ -53,8 +53,7 @@ class Ordered:
         self._kernels: Any = kernels
         self._gamma, self._P = gamma, P
         # Unsigned numbers, since an index that may be negative has to be tested.
-        data, indices, indptr = csr
-        self._own = Arranged((data, indices, indptr.view(np.uint64)), first.view(np.uint64), None, None)
+        self._own = Arranged(csr, first.view(np.uint64), None, None)
         self._at = self._own
         self._upward = True
         """Whether values increase with the states' numbers."""
@@ -145,14 +144,14 @@ class Ordered:
             counts = np.diff(first)[states]
             ends = np.concatenate([[0], np.cumsum(counts)])
             pairs = np.arange(ends[-1]) + np.repeat(first[states] - ends[:-1], counts)
-            rank = np.empty(V.size, dtype=np.int64)
+            rank = np.empty(V.size, dtype=self._P.indices.dtype)
             rank[states] = np.arange(V.size)
             P = sp.csr_array(self._P[pairs])
-            csr = (P.data, unsigned(rank[P.indices]), P.indptr.astype(np.int64, copy=False).view(np.uint64))
+            csr = (P.data, unsigned(rank[P.indices]), unsigned(P.indptr))
             self._at = Arranged(csr, ends.view(np.uint64), states, pairs)
         return self._enter(V, c)
 
 
-def unsigned(indices: Any) -> Any:
-    """Return column numbers as unsigned ones of four bytes, the same memory where possible."""
-    return indices.view(np.uint32) if indices.dtype == np.int32 else indices.astype(np.uint32)
+def unsigned(numbers: Any) -> Any:
+    """Return whole numbers as unsigned ones in the same memory."""
+    return numbers.view(np.dtype(f"u{numbers.dtype.itemsize}"))

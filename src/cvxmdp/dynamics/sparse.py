@@ -29,7 +29,8 @@ class SparseDynamics(Tabular):
         self._threads = get_num_threads()
         if not P.has_sorted_indices:
             P.sort_indices()
-        self._csr = (P.data, unsigned(P.indices), P.indptr.astype(np.int64, copy=False))
+        # Unsigned numbers, since an index that may be negative has to be tested.
+        self._csr = (P.data, unsigned(P.indices), unsigned(P.indptr))
         self._ordered = Ordered(P, self._csr, self.first, self.gamma, self._threads) if plan.ordered else None
         self._failures = 0
 

@@ -109,8 +109,10 @@ class Tabular(ABC):
 
     def _spread(self, visits: Array, pi: Array) -> Array:
         # What is left of states that are never reached is rounding of rounding.
-        d: Array = np.where(visits > NO_VISITS, visits, 0.0)[self.owner] * pi
-        return np.asarray(d / d.sum())
+        d: Array = np.where(visits > NO_VISITS, visits, 0.0)[self.owner]
+        d *= pi
+        d /= d.sum()
+        return d
 
     def per_state(self, d: Array) -> Array:
         """``Xi'd``: sums over the actions of each state."""

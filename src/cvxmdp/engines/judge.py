@@ -88,9 +88,15 @@ class Judge:
     pending: Callable[[], Array] | None = None
     """What an engine would propose if it were interrupted now."""
 
+    def __post_init__(self) -> None:
+        """Note whether the cost has both signs; else its absolute value, a long array, need not be made."""
+        self._signed = bool(np.min(self.c) < 0)
+
     def propose(self, d: Array) -> Candidate:
         """Evaluate the policy read off ``d`` and keep it when it is the best so far."""
-        candidate = self.candidate(d)
+        policy, visits = self._read(d)
+        del d  # a long array, if the caller does not need it any more
+        candidate = self._measure(policy, visits)
         if self.best is None or self._better(candidate, self.best):
             self.best = candidate
         if self.refutation is not None:
@@ -101,17 +107,24 @@ class Judge:
 
     def candidate(self, d: Array) -> Candidate:
         """Read the policy off ``d`` and evaluate it."""
-        if self.refutation is None:  # the nearest policy may have to go where none is allowed
-            d = np.where(self.blocks.allowed, d, 0.0)
-        policy = policy_from_occupancy(self.mdp, d, self._fallback)
-        visits = self.dynamics.per_state(d)
+        return self._measure(*self._read(d))
+
+    def _read(self, d: Array) -> tuple[Policy, Array]:
+        """Return the policy of ``d`` and its visits."""
+        allowed = self.blocks.allowed
+        if self.refutation is None and allowed is not None:  # the nearest policy may have to go where none is allowed
+            d = np.where(allowed, d, 0.0)
+        return policy_from_occupancy(self.mdp, d, self._fallback), self.dynamics.per_state(d)
+
+    def _measure(self, policy: Policy, visits: Array) -> Candidate:
+        """Evaluate a policy whose visits are about the given ones."""
         total = float(visits.sum())
         exact = self.dynamics.occupancy(policy.probabilities, visits / total if total > 0 else None)
         return Candidate(
             policy,
             exact,
             float(self.c @ exact) + self.blocks.value(exact),
-            float(np.abs(self.c) @ exact) + self.blocks.size_of_value(exact),
+            float((np.abs(self.c) if self._signed else self.c) @ exact) + self.blocks.size_of_value(exact),
             self.blocks.relative(exact),
         )
 
@@ -119,7 +132,7 @@ class Judge:
     def _fallback(self) -> Indices:
         """The pair to take where a state has no mass: the unconstrained optimum's, or one that may be visited."""
         pairs, allowed = self.unconstrained.pairs, self.blocks.allowed
-        if np.all(allowed[pairs]):
+        if allowed is None or np.all(allowed[pairs]):
             return pairs
         first = np.flatnonzero(allowed)
         states = self.dynamics.owner[first]

@@ -86,12 +86,13 @@ class Mixing:
         assert judge.best is not None
         mixture = Mixture(judge, judge.blocks.linear)
         mixture.add(judge.best.d)
-        first = judge.best.policy
         if start is not None:
             mixture.add(start[0])
             judge.prove(start[1])
-            first = judge.candidate(start[0]).policy
-        status = self._refine(judge, mixture, first.probabilities) if _spread_out(judge) else None
+        status = None
+        if _spread_out(judge):
+            first = judge.best if start is None else judge.candidate(start[0])
+            status = self._refine(judge, mixture, first.policy.probabilities)
         if status not in (None, Status.INFEASIBLE):
             return status, f"mixing: policies from prices, {judge.iterations} rounds"
         if status is None:

@@ -23,7 +23,7 @@ class Mixture:
 
     judge: Judge
     linear: Linear
-    occupancies: list[tuple[Indices, Array]] = field(default_factory=list)
+    occupancies: list[tuple[npt.NDArray[np.int32], Array]] = field(default_factory=list)
     """The visited pairs of each policy and how often they are visited."""
     costs: list[float] = field(default_factory=list)
     values: list[Array] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Mixture:
         self.cost_scale = max(judge.best.scale if judge.best else 1.0, 1e-300)
         d = judge.best.d if judge.best else np.full(judge.c.size, 1 / judge.c.size)
         limit = np.maximum(*(np.where(np.isfinite(side), np.abs(side), 0.0) for side in (linear.upper, linear.lower)))
-        size = np.maximum(limit, 1e-3 * np.asarray(abs(linear.rows) @ d).ravel())
+        size = np.maximum(limit, 1e-3 * np.asarray(linear.sizes @ d).ravel())
         self.scale = np.where(size > 0, size, 1.0)
         # Rows as  signs * (E d) <= limits, one for each side that could be exceeded.
         up, down = (np.isfinite(side) for side in linear.binding())
@@ -66,7 +66,7 @@ class Mixture:
 
     def add(self, d: Array) -> None:
         """Add an occupancy."""
-        visited = np.flatnonzero(d)
+        visited = np.flatnonzero(d).astype(np.int32)  # there are fewer pairs than four bytes count, and many policies
         self.occupancies.append((visited, d[visited]))
         self.costs.append(float(self.judge.c @ d) / self.cost_scale)
         self.values.append(self.sides(d))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from cvxmdp.certificate import Certificate
 from cvxmdp.mdp import MDP
+from cvxmdp.names import Numbers
 from cvxmdp.policy import Policy
 from cvxmdp.solution import Infeasibility, Solution, Stats
 from cvxmdp.status import Progress, Status
@@ -32,7 +33,7 @@ def save_mdp(mdp: MDP, path: Path) -> None:
     else:
         arrays["P"] = P
     arrays |= {f"cost:{name}": cost for name, cost in mdp.costs.items()}
-    header = {"discount": mdp.discount, "states": mdp.states, "actions": mdp.actions}
+    header = {"discount": mdp.discount, "states": _names(mdp.states), "actions": _names(mdp.actions)}
     _write(path, MODEL, header, arrays)
 
 
@@ -57,8 +58,8 @@ def _model(header: dict[str, Any], arrays: dict[str, Any]) -> MDP:
         P = sp.csr_array(parts, shape=tuple(arrays["P_shape"]))
     costs = {name.removeprefix("cost:"): cost for name, cost in arrays.items() if name.startswith("cost:")}
     return MDP.from_pairs(
-        arrays["state"], arrays["action"], P, costs, header["discount"], arrays["initial"], header["states"],
-        header["actions"],
+        arrays["state"], arrays["action"], P, costs, header["discount"], arrays["initial"],
+        *(_read_names(header[what]) for what in ("states", "actions")),
     )  # fmt: skip
 
 
@@ -79,8 +80,8 @@ def save_solution(solution: Solution, path: Path) -> None:
         arrays |= {f"margin_dual:{i}": dual for i, dual in enumerate(proof.margin_duals)}
     header: dict[str, Any] = {
         "status": solution.status.name,
-        "states": solution.policy.states,
-        "actions": solution.policy.actions,
+        "states": _names(solution.policy.states),
+        "actions": _names(solution.policy.actions),
         "claim": proof.claim,
         "value": solution.value,
         "bound": solution.bound,
@@ -120,9 +121,8 @@ def _solution(header: dict[str, Any], arrays: dict[str, Any]) -> Solution:
     def numbered(prefix: str) -> list[Any]:
         return [arrays[f"{prefix}:{i}"] for i in range(sum(name.startswith(f"{prefix}:") for name in arrays))]
 
-    policy = Policy(
-        arrays["probabilities"], arrays["state"], arrays["action"], tuple(header["states"]), tuple(header["actions"])
-    )
+    names = [_read_names(header[what]) for what in ("states", "actions")]
+    policy = Policy(arrays["probabilities"], arrays["state"], arrays["action"], *names)
     certificate = Certificate(
         header["claim"], arrays["probabilities"], arrays["occupancy"], float(header["value"]), float(header["bound"]),
         header["costs"], header["violations"], header["tolerance"], numbered("dual"), arrays["potential"],
@@ -151,6 +151,15 @@ def _solution(header: dict[str, Any], arrays: dict[str, Any]) -> Solution:
         Status[header["status"]], header["value"], header["bound"], header["gap"], policy, arrays["occupancy"], visits,
         header["costs"], header["violations"], prices, certificate, infeasibility, stats,
     )  # fmt: skip
+
+
+def _names(names: Sequence[str]) -> int | list[str]:
+    """Return names as the header holds them: how many there are, where they are numbers."""
+    return len(names) if isinstance(names, Numbers) else list(names)
+
+
+def _read_names(stored: int | list[str]) -> Sequence[str]:
+    return Numbers(stored) if isinstance(stored, int) else tuple(stored)
 
 
 def _write(path: Path, kind: str, header: dict[str, Any], arrays: dict[str, Any]) -> None:

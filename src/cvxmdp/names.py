@@ -1,0 +1,68 @@
+"""Names of states and actions: the user's, or their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, overload
+
+
+class Numbers(Sequence[str]):
+    """The numbers from 0 up as names, ``("0", "1", ...)``, made when asked for: a million of them take no memory.
+
+    Examples
+    --------
+    >>> names = Numbers(3)
+    >>> names[2], names.index("1"), "3" in names
+    ('2', 1, False)
+    """
+
+    def __init__(self, count: int) -> None:
+        self._numbers = range(count)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        chosen = self._numbers[index]
+        return str(chosen) if isinstance(chosen, int) else tuple(map(str, chosen))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.isdecimal() and str(int(name)) == name and int(name) < len(self)
+
+    def index(self, name: str, start: int = 0, stop: int | None = None) -> int:
+        """Return the number a name stands for."""
+        if name not in self or int(name) not in self._numbers[start:stop]:
+            raise ValueError(f"{name!r} is not among {len(self)} numbers")
+        return int(name)
+
+    def __eq__(self, other: Any) -> bool:
+        if isinstance(other, Numbers):
+            return len(self) == len(other)
+        return isinstance(other, tuple) and tuple(self) == other
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"Numbers({len(self)})"
+
+
+def read_names(what: str, names: Sequence[str] | None, count: int) -> Sequence[str]:
+    """Read the names of ``count`` states, or of at least as many actions; numbers where none are given."""
+    if names is None:
+        return Numbers(count)
+    if isinstance(names, Numbers) and len(names) == count:
+        return names
+    if not isinstance(names, Iterable):
+        raise ValueError(f"{what} must be a list of names, not {names!r}")
+    result = tuple(map(str, names))
+    if len(result) < count or (what == "states" and len(result) != count):
+        raise ValueError(f"{what} has {len(result)} names; the model has {count} {what}")
+    if len(set(result)) != len(result):
+        twice = next(name for name in result if result.count(name) > 1)
+        raise ValueError(f"{what} holds the name {twice!r} twice; names must differ")
+    return result
