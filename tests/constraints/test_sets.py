@@ -1039,3 +1039,29 @@ def test_limits_that_no_distribution_exceeds_do_not_bind():
         assert np.all((rows @ d >= limit.lower - 1e-12) | np.isfinite(lower))
     same, _ = cm.Linear(sp.csr_array(rows), at_most=limit.upper, at_least=limit.lower).binding()
     np.testing.assert_array_equal(same, upper)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_of_rows_that_are_multiples_of_each_other_the_tightest_limit_binds(kind):
+    """Twice a row, its negative and a copy; a row that is only nearly the same stays."""
+    row = np.random.default_rng(3).normal(size=SIZE)
+    near = row * (1 + 1e-9 * np.arange(SIZE))
+    rows = kind(np.stack([row, 2 * row, -row, row, near]))
+    limit = cm.Linear(rows, at_most=[0.1, 0.1, np.inf, 0.2, 0.1], at_least=[-np.inf, -0.3, -0.05, -0.4, -np.inf])
+    upper, lower = limit.binding()
+    # row'd <= 0.1, 0.05, 0.05 (from the negative) and 0.2; row'd >= -0.15 and -0.4.  Of equal limits the first stays.
+    assert upper.tolist() == [np.inf, 0.1, np.inf, np.inf, 0.1]
+    assert lower.tolist() == [-np.inf, -0.3, -np.inf, -np.inf, -np.inf]
+
+
+def test_a_problem_with_repeated_rows_has_the_same_optimum():
+    mdp = cm.worlds.garnet(30, 4, 0.3, seed=8)
+    rng = np.random.default_rng(8)
+    row = rng.normal(size=mdp.num_pairs)
+    low, high = (cm.Problem(mdp, sign * row).solve().value * sign for sign in (1, -1))
+    single = cm.Problem(mdp, "cost", [cm.Linear(row, at_most=low + 0.2 * (high - low))]).solve()
+    both = cm.Linear(np.stack([row, 3 * row, -row]), at_most=[low + 0.2 * (high - low), np.inf, -low],
+                     at_least=[-np.inf, 3 * low, -np.inf])  # fmt: skip
+    repeated = cm.Problem(mdp, "cost", [both]).solve()
+    assert repeated.status.name == single.status.name == "OPTIMAL"
+    assert repeated.value == pytest.approx(single.value, rel=3e-6)

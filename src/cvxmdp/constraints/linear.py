@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import daqp
@@ -111,13 +112,34 @@ class Linear(Constraint):
         return abs(self.rows) if self._signed else self.rows
 
     def binding(self) -> tuple[Array, Array]:
-        """Return the upper and lower limits, infinite where no distribution over the pairs could exceed them."""
+        """Return the upper and lower limits, infinite where they cannot matter.
+
+        That is where no distribution over the pairs could exceed them, or where another row is a multiple of the same
+        row and has a tighter limit.
+        """
         most, least = (np.asarray(_dense(side(axis=1))).ravel() for side in (self.rows.max, self.rows.min))
         equal = self.upper == self.lower
-        return (
-            np.where((most <= self.upper) & ~equal, np.inf, self.upper),
-            np.where((least >= self.lower) & ~equal, -np.inf, self.lower),
-        )
+        upper = np.where((most <= self.upper) & ~equal, np.inf, self.upper)
+        lower = np.where((least >= self.lower) & ~equal, -np.inf, self.lower)
+        # Sides as  row'd <= limit: first the upper ones, then the lower ones turned round.
+        limits, n = np.concatenate([upper, -lower]) / np.tile(self.norms, 2), upper.size
+        for i, j, sign in self._multiples():
+            if not (equal[i] or equal[j]):
+                for a, b in ((i, j), (n + i, n + j)) if sign > 0 else ((i, n + j), (n + i, j)):
+                    limits[b if limits[b] >= limits[a] else a] = np.inf
+        return np.where(np.isinf(limits[:n]), np.inf, upper), np.where(np.isinf(limits[n:]), -np.inf, lower)
+
+    def _multiples(self) -> list[tuple[int, int, float]]:
+        """Return the pairs of rows of which one is a multiple of the other, with the sign of the factor."""
+        if self.disjoint or self.rows.shape[0] > QR_ROWS:
+            return []
+        found = []
+        for i, j in np.argwhere(np.triu(np.abs(self._gram) > 1 - 1e-12, 1)):
+            a, b = (_dense(self.rows[[k]]).ravel() / self.norms[k] for k in (i, j))
+            sign = float(np.sign(self._gram[i, j]))
+            if np.max(np.abs(a - sign * b)) <= 4 * EPS * np.max(np.abs(a)):
+                found.append((int(i), int(j), sign))
+        return found
 
     def multipliers(self, point: Array) -> Array:
         """Return the multipliers of the projection: ``point - rows' multipliers`` is the nearest member.
@@ -209,8 +231,9 @@ class Linear(Constraint):
             return True
         if self.rows.shape[0] > min(self.rows.shape[1], QR_ROWS):
             return False
-        return bool(np.linalg.eigvalsh(self._gram())[0] > INDEPENDENT)
+        return bool(np.linalg.eigvalsh(self._gram)[0] > INDEPENDENT)
 
+    @cached_property
     def _gram(self) -> Array:
         """Return the inner products of the normalized rows, row by row: a sparse product would copy the rows."""
         gram = np.stack([self.rows @ _dense(self.rows[[i]]).ravel() for i in range(self.rows.shape[0])])
