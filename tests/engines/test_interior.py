@@ -59,7 +59,8 @@ def test_the_optimum_is_the_one_highs_finds(name, kind):
 
 @pytest.mark.parametrize("name", ["dense", "sparse", "wide", "ragged"])
 @pytest.mark.parametrize("disjoint", [True, False])
-def test_the_system_is_solved_as_a_whole_one_is(name, disjoint):
+@pytest.mark.parametrize("stretch", [0.0, 0.7])
+def test_the_system_is_solved_as_a_whole_one_is(name, disjoint, stretch):
     model, sparse = MODELS[name]
     dynamics, rng = as_mdp(model, sparse).dynamics(), np.random.default_rng(0)
     F = flow_matrix(model)
@@ -68,10 +69,12 @@ def test_the_system_is_solved_as_a_whole_one_is(name, disjoint):
     W, give = rng.uniform(0.1, 2.0, size=L), rng.uniform(0.1, 1.0, size=len(E))
     give[0] = 0.0
     force, wanted, missing = rng.normal(size=L), rng.normal(size=len(E)), rng.normal(size=S)
-    x, V, n = System(dynamics, sp.csr_array(E) if disjoint else E, W, give).solve(force, wanted, missing)
+    rows = sp.csr_array(E) if disjoint else E
+    more = stretch * (rows @ rows.T) if stretch else None
+    x, V, n = System(dynamics, rows, W, give, more).solve(force, wanted, missing)
     M = -F.T
     np.testing.assert_allclose(x / W + M @ V + E.T @ n, force, atol=1e-8)
-    np.testing.assert_allclose(E @ x - give * n, wanted, atol=1e-8)
+    np.testing.assert_allclose(E @ x - give * n - stretch * (E @ E.T @ n), wanted, atol=1e-8)
     np.testing.assert_allclose(F @ x, missing, atol=1e-8)
 
 

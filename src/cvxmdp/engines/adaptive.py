@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cvxmdp.engines.judge import NEAREST, Candidate, Judge
+from cvxmdp.engines.judge import Candidate, Judge
 from cvxmdp.engines.presolve import indicator
 from cvxmdp.engines.splitting import Inner, Iterate, Splitting, iterates, natural_step
 from cvxmdp.mdp import Array
@@ -93,8 +93,7 @@ def _check_nearest(judge: Judge, candidate: Candidate, residual: float) -> Statu
     judge.record(residual)
     if judge.refutation is None:
         return judge.verdict()
-    near = judge.nearest_distance <= (1 + NEAREST) * judge.refutation.distance
-    return Status.INFEASIBLE if near or judge.limit() is not None else None
+    return Status.INFEASIBLE if judge.near or judge.limit() is not None else None
 
 
 def _check(judge: Judge, it: Iterate, scale: float) -> Status | None:

@@ -61,14 +61,18 @@ def solve_frozen(
     start: Array,
     accuracy: float,
     near: bool = False,
+    give: Array | None = None,
 ) -> Frozen | None:
     """Solve the program for advantages ``A`` (pairs x limits + 1) with ``room = limit - J`` to an absolute accuracy.
 
-    Rows marked ``equal`` hold with equality.  The method begins at a central point of the prices ``start``.  Where
-    those are ``near`` the answer, pairs that are dear at them are left out at first.  Returns None where the program
-    has no solution, or none was found.
+    Rows marked ``equal`` hold with equality.  With ``give``, a positive semidefinite matrix G, limits give way to their
+    multipliers m by ``G m`` at the cost ``m'G m / 2``: that is the squared distance to them, and never without a
+    solution.  The method begins at a central point of the prices ``start``.  Where those are ``near`` the answer, pairs
+    that are dear at them are left out at first.  Returns None where the program has no solution, or none was found.
     """
     from cvxmdp.engines import kernels  # isort: skip  # compiled kernels load when first used
+
+    give = np.zeros((room.size, room.size)) if give is None else give
 
     begin = np.where(equal, start, np.maximum(start, LEAST_PRICE))
     if near and A.shape[0] > FEW_PAIRS:
@@ -76,7 +80,7 @@ def solve_frozen(
         others = dear[dear > 0]
         kept = np.flatnonzero(dear <= np.quantile(others, KEPT)) if others.size else np.arange(dear.size)
         ends = np.searchsorted(kept, first)
-        found = _solve(A[kept], x, ends, room, equal, begin, accuracy)
+        found = _solve(A[kept], x, ends, room, equal, give, begin, accuracy)
         if found is not None:
             q, _, least = kernels.priced(A, first, found.multipliers)
             # What the policy misses by not taking pairs that were left out.
@@ -84,7 +88,7 @@ def solve_frozen(
                 policy = np.zeros(A.shape[0])
                 policy[kept] = found.policy
                 return Frozen(policy, found.multipliers, float(least))
-    return _solve(A, x, first, room, equal, begin, accuracy)
+    return _solve(A, x, first, room, equal, give, begin, accuracy)
 
 
 def _solve(
@@ -93,6 +97,7 @@ def _solve(
     first: Indices,
     room: Array,
     equal: npt.NDArray[np.bool_],
+    give: Array,
     begin: Array,
     accuracy: float,
 ) -> Frozen | None:
@@ -103,14 +108,15 @@ def _solve(
     counts = np.diff(first)
     weights = np.repeat(x / counts, counts)
     natural = max(float(kernels.priced(A, first, begin)[0] @ weights) / weights.size, accuracy / weights.size)
-    missed = float(np.max(np.where(equal, np.abs(room), -room), initial=0.0))
+    short = room + give @ begin
+    missed = float(np.max(np.where(equal, np.abs(short), -short), initial=0.0))
     cuts = np.linspace(0, x.size, (get_num_threads() if A.size > PARALLEL_ENTRIES else 1) + 1).astype(np.int64)
     for mu in (natural * min(max(np.sqrt(missed), NEAREST_START), 1.0), natural):
         multipliers = begin.copy()
-        p, steps = kernels.interior_point(A, x, first, room, ~equal, multipliers, mu, accuracy, MOST_STEPS, cuts)
-        if steps >= 0:
+        p, steps = kernels.interior_point(A, x, first, room, ~equal, give, multipliers, mu, accuracy, MOST_STEPS, cuts)
+        if steps != -1:
             break
-    else:
+    if steps < 0:
         return None
     _, greedy, least = kernels.priced(A, first, multipliers)
     p = np.where(p >= max(TAKEN, accuracy), p, 0.0)

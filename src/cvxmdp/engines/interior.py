@@ -23,7 +23,8 @@ import scipy.sparse as sp
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines.hessian import Solve, factor, take_off
-from cvxmdp.engines.judge import Judge
+from cvxmdp.engines.judge import Judge, Refutation
+from cvxmdp.engines.nearest import CLOSEST, SHARES
 from cvxmdp.engines.presolve import indicator
 from cvxmdp.mdp import Array
 from cvxmdp.status import Status
@@ -70,9 +71,9 @@ class Interior:
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status | None, str]:
         """Step until the judge is satisfied; no status where steps lead nowhere, as when no policy obeys."""
         assert judge.blocks.linear is not None
-        point = Point(judge, judge.blocks.linear)
+        point = Point(judge, judge.blocks.linear, judge.c)
         judge.pending = lambda: point.d
-        status = None
+        status: Status | None = None
         for _ in range(MOST_STEPS):
             judge.iterations += 1
             gap, excess = point.gap(), point.excess()
@@ -85,10 +86,36 @@ class Interior:
             if close and (status := judge.verdict()) is not None:
                 break
             if point.height() > point.highest and judge.refute(judge.blocks.split([point.multipliers()])) is not None:
+                status = self._approach(judge, judge.blocks.linear)
                 break
             if not point.step():
                 break
         return status, f"interior point method, {judge.iterations} steps"
+
+    def _approach(self, judge: Judge, linear: Linear) -> Status | None:
+        """Find the nearest policy and the cheapest of them (see nearest.py); no status where that did not succeed."""
+        assert judge.best is not None
+        for share in (0.0, *SHARES):
+            assert judge.refutation is not None
+            scale = share * judge.refutation.distance**2 / max(judge.best.scale, 1e-300)
+            point = Point(judge, linear, scale * judge.c, judge.refutation)
+            goal = CLOSEST * judge.refutation.distance**2 / point.unit
+            for _ in range(MOST_STEPS):
+                judge.iterations += 1
+                judge.record(point.excess())
+                if max(point.gap(), point.excess()) <= goal or judge.limit() is not None or not point.step():
+                    break
+            duals = judge.blocks.split([point.multipliers()])
+            if share == 0.0:
+                judge.refute(duals)
+                judge.propose(point.d)
+                if not judge.near:
+                    return judge.limit() and Status.INFEASIBLE
+            else:
+                judge.settle(point.d)
+                if judge.cheapest([dual / scale for dual in duals]) or judge.limit() is not None:
+                    break
+        return Status.INFEASIBLE
 
 
 class Sides:
@@ -131,18 +158,20 @@ class Move:
 
 
 class Point:
-    """Where the method is.  Costs are in units of ``|c|'d`` and rows in units of ``max(|limit|, |row|'d)``."""
+    """Where the method is.  Costs are in units of ``|c|'d`` and rows in units of ``max(|limit|, |row|'d)``.
 
-    def __init__(self, judge: Judge, linear: Linear) -> None:
+    With a refutation, half the squared distance to the limits is added to the cost, and the limits give way: ``E d`` is
+    replaced by ``E (d - v)`` with the displacement ``v = E'(m - n)``.
+    """
+
+    def __init__(self, judge: Judge, linear: Linear, c: Array, refutation: Refutation | None = None) -> None:
         self.judge, self.dynamics = judge, judge.dynamics
         dynamics = self.dynamics
         pi = np.repeat(EVEN / np.diff(dynamics.first), np.diff(dynamics.first))
         pi += (1 - EVEN) * indicator(dynamics, judge.unconstrained.pairs)
         self.d = d = dynamics.occupancy(pi)
-        self.unit = max(float(np.abs(judge.c) @ d), 1e-300)
-        self.c = judge.c / self.unit
-        self.highest = float(np.max(self.c))
-        upper, lower = linear.binding()
+        # The nearest allowed point need not be a distribution, so that all limits count.
+        upper, lower = linear.binding() if refutation is None else (linear.upper, linear.lower)
         self.num_rows, self.kept = upper.size, np.flatnonzero(np.isfinite(upper) | np.isfinite(lower))
         rows, upper, lower = linear.rows[self.kept], upper[self.kept], lower[self.kept]
         limits = np.maximum(*(np.where(np.isfinite(b), np.abs(b), 0.0) for b in (upper, lower)))
@@ -150,19 +179,34 @@ class Point:
         self.sizes = np.where(sizes > 0, sizes, 1.0)
         rows = rows / self.sizes[:, None]
         self.E = sp.csr_array(rows) if sp.issparse(rows) else rows
+        self.unit = max(float(np.abs(c) @ d), 1e-300)
+        self.give: Any = None
+        if refutation is not None:
+            # In these units multipliers are about one where those of the refutation are right.
+            margin = refutation.margin / float(np.abs(np.concatenate(refutation.duals)[self.kept]) @ self.sizes)
+            self.unit = refutation.distance**2 / margin
+            self.give = self.unit * (self.E @ self.E.T)
+        self.c = c / self.unit
+        self.highest = float(np.max(self.c))
         self.equal = upper == lower
         upper, lower = upper / self.sizes, lower / self.sizes
         self.goal = np.where(self.equal, upper, 0.0)
         # Lowering V everywhere raises all reduced costs alike, so that they begin positive.
-        reduced = dynamics.advantage(self.c, judge.unconstrained.V / self.unit)
-        lift = max(float(reduced @ d), judge.tolerance)
-        self.V = judge.unconstrained.V / self.unit - lift / (1 - dynamics.gamma)
+        V = judge.unconstrained.V / self.unit if refutation is None else np.zeros(dynamics.num_states)
+        reduced = dynamics.advantage(self.c, V)
+        lift = max(float(reduced @ d), judge.tolerance) if refutation is None else 1.0
+        self.V = V - lift / (1 - dynamics.gamma)
         mu = float(d @ (reduced + lift)) / d.size
         values = self.E @ d
-        self.sides = Sides(1.0, upper, values, mu, self.equal), Sides(-1.0, lower, values, mu, self.equal)
         self.free = np.zeros_like(upper)
+        self.sides = Sides(1.0, upper, values, mu, self.equal), Sides(-1.0, lower, values, mu, self.equal)
         self.z = np.maximum(dynamics.advantage(self.c, self.V) + self.E.T @ self.net(), 0.1 * lift)
         self.inflow = (1 - dynamics.gamma) * dynamics.rho
+
+    def values(self) -> Array:
+        """What is limited: ``E d``, or ``E (d - v)``."""
+        values = np.asarray(self.E @ self.d)
+        return values if self.give is None else np.asarray(values - self.give @ self.net())
 
     def net(self) -> Array:
         """The multipliers of the rows."""
@@ -181,7 +225,7 @@ class Point:
 
     def excess(self) -> float:
         """By how much the rows' equations and the dynamics are open."""
-        values = self.E @ self.d
+        values = self.values()
         rows = [np.where(self.equal, np.abs(values - self.goal), 0.0), *(np.abs(s.open(values)) for s in self.sides)]
         flow = float(np.abs(self.inflow - self.dynamics.flow(self.d)).sum()) / (1 - self.dynamics.gamma)
         return max(flow, max(float(np.max(r)) for r in rows))
@@ -195,7 +239,7 @@ class Point:
 
     def step(self) -> bool:
         """Take one step; return whether it led anywhere."""
-        values, dynamics = self.E @ self.d, self.dynamics
+        values, dynamics = self.values(), self.dynamics
         count = self.d.size + sum(int(side.there.sum()) for side in self.sides)
         mu = self.gap() / count
         off = self.z - dynamics.advantage(self.c, self.V) - self.E.T @ self.net()
@@ -203,7 +247,7 @@ class Point:
         stiffness = np.asarray(sum(side.respond(values, 0.0)[0] for side in self.sides))
         give = np.where(self.equal, 0.0, 1 / np.maximum(stiffness, 1e-300))
         try:
-            system = System(dynamics, self.E, self.d / self.z, give)
+            system = System(dynamics, self.E, self.d / self.z, give, self.give)
         except (ValueError, RuntimeError, la.LinAlgError):  # not finite, or singular
             return False
 
@@ -223,6 +267,8 @@ class Point:
         aim = (left / self.gap()) ** 3 * mu
         taken = move(aim - ahead.d * ahead.z, [aim - ds * dm for ds, dm in ahead.sides])
         primal, dual = (min(1.0, BACK_OFF * length) for length in self._lengths(taken))
+        if self.give is not None:  # then rows and multipliers meet in one equation
+            primal = dual = min(primal, dual)
         if not (np.isfinite(primal + dual) and max(primal, dual) > SHORTEST):
             return False
         self.d, self.z = self.d + primal * taken.d, self.z + dual * taken.z
@@ -248,13 +294,14 @@ class Point:
 class System:
     """Newton's system, factored:  ``x / W + M V + E'n = force``,  ``E x - give n = wanted``,  ``flow(x) = missing``.
 
-    The rows' n is eliminated first.  Where no two rows touch the same pair, that is one number a row.
+    The rows' n is eliminated first.  Where no two rows touch the same pair, that is one number a row.  Rows may give
+    more, by a matrix.
     """
 
-    def __init__(self, dynamics: Dynamics, E: Any, W: Array, give: Array) -> None:
+    def __init__(self, dynamics: Dynamics, E: Any, W: Array, give: Array, more: Any) -> None:
         self.dynamics, self.E, self.W = dynamics, E, W
         EW = E * W[None, :] if not sp.issparse(E) else sp.csr_array(E.multiply(W[None, :]))
-        C = EW @ E.T
+        C = EW @ E.T if more is None else EW @ E.T + more
         C = C if sp.issparse(C) and C.nnz <= C.shape[0] else _dense(C)
         B = _dense(dynamics.flows(EW.T))  # states x rows
         K = _dense(dynamics.gram(W))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cvxmdp.certificate import relative_gap, rounding_of_bound
+from cvxmdp.certificate import EPS, relative_gap, rounding_of_bound
 from cvxmdp.constraints.combine import Blocks
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines.presolve import Unconstrained, policy_iteration
@@ -21,8 +21,8 @@ from cvxmdp.mdp import MDP, Array, Indices
 from cvxmdp.policy import Policy, policy_from_occupancy
 from cvxmdp.status import Progress, Status
 
-NEAREST = 1e-4
-"""On an infeasible problem: how exactly, relatively, the least distance and the cheapest nearest policy are sought."""
+AS_NEAR = 1e-8
+"""How much farther, relatively, the cheapest of the nearest policies may be."""
 CLOSED = 0.5
 """Share of the tolerance within which a gap needs no better bound."""
 
@@ -81,6 +81,8 @@ class Judge:
     refutation: Refutation | None = None
     nearest: Candidate | None = None
     nearest_distance: float = np.inf
+    moved: Bound | None = None
+    """What bounds the cost of all policies that obey the constraints moved to the nearest policy."""
     history: list[Progress] = field(default_factory=list)
     iterations: int = 0
     stopped: bool = False
@@ -165,15 +167,16 @@ class Judge:
             self.bound = bound
         return bound
 
-    def refute(self, duals: Sequence[Array]) -> Refutation | None:
-        """Try the duals as a proof that no policy obeys the constraints."""
+    def refute(self, duals: Sequence[Array], start: Array | None = None) -> Refutation | None:
+        """Try the duals as a proof that no policy obeys the constraints; ``start`` is a value near theirs."""
         duals = duals[: len(self.blocks.constraints)]
         u, top, size = self.blocks.normals(duals)
         stacked = float(np.linalg.norm(self.blocks.stacked(duals)))
         if not (np.isfinite(top) and 0 < stacked < np.inf):
             return None
-        start = None if self.refutation is None else self.refutation.V
-        priced = policy_iteration(self.dynamics, u, start, 1e-6 * abs(top), self.deadline)
+        if start is None and self.refutation is not None:
+            start = self.refutation.V
+        priced = policy_iteration(self.dynamics, u, start, deadline=self.deadline)
         margin = priced.bound - top - rounding_of_bound(priced.V, np.zeros(1), size)
         if margin <= 0:
             return None
@@ -182,12 +185,43 @@ class Judge:
             self.refutation = found
         return found
 
-    def settle(self, d: Array, accuracy: float = NEAREST) -> None:
-        """Take ``d`` as the nearest policy if it is as near as the nearest so far: it is the cheapest of them."""
+    @property
+    def near(self) -> bool:
+        """Whether the nearest policy is proven nearest to the tolerance."""
+        return self.refutation is not None and self.nearest_distance <= (1 + self.tolerance) * self.refutation.distance
+
+    def settle(self, d: Array) -> None:
+        """Take ``d`` as the nearest policy if it is as near as the nearest so far, and cheaper."""
         candidate = self.candidate(d)
         distance = self.blocks.distance(candidate.d)
-        if distance <= (1 + accuracy) * self.nearest_distance:
+        if self.nearest is None or (
+            distance <= (1 + AS_NEAR) * self.nearest_distance and candidate.value < self.nearest.value
+        ):
             self.nearest, self.nearest_distance = candidate, min(distance, self.nearest_distance)
+
+    def cheapest(self, duals: Sequence[Array]) -> bool:
+        """Price the duals into a bound on the cost of policies as near; return whether it closes their gap."""
+        assert self.nearest is not None
+        u, top, size = self.blocks.normals(duals)
+        start = self.moved.V if self.moved is not None else None
+        priced = policy_iteration(self.dynamics, self.c + u, start, deadline=self.deadline)
+        rounding = rounding_of_bound(priced.V, self.c, size)
+        bound = Bound(list(duals), priced.V, priced.bound - top - rounding, rounding)
+        before, self.moved = self.moved, bound
+        here = self.least_nearest()
+        if before is not None:
+            self.moved = before
+            if here > self.least_nearest():
+                self.moved = bound
+        return self.nearest.value - here <= self.tolerance * self.nearest.scale
+
+    def least_nearest(self) -> float:
+        """Return the bound on the cost of all policies that obey once each set is moved to the nearest policy."""
+        if self.moved is None or self.nearest is None:
+            return -np.inf
+        d = self.nearest.d
+        moves = self.blocks.stacked(self.moved.duals) * (d - self.blocks.project(d))
+        return self.moved.value - float(moves.sum()) - 8 * EPS * float(np.abs(moves).sum())
 
     def contradict(self, duals: Sequence[Array]) -> bool:
         """Note duals if they prove that the constraints exclude each other; return whether they do."""

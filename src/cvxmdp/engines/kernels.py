@@ -15,6 +15,8 @@ BACK_OFF = 0.99
 MOST_BEND = 10.0
 """The corrector accounts for second-order terms up to this many times its aim: larger ones are far from true."""
 FAR = 1e9
+LOOK = 4
+"""Steps between two looks whether the program has a solution."""
 
 
 @njit(cache=True, fastmath=FAST)
@@ -211,11 +213,33 @@ def rows_step(r, lam, bounded, free, dy, dr):
 
 
 @njit(cache=True, fastmath=FAST)
-def interior_point(A, x, first, room, bounded, lam, mu, accuracy, most_steps, cuts):
+def impossible(A, x, first, room, lam, bounded):
+    """Whether the multipliers prove that no policy meets the limits: at any, the limits' rows sum to more than room."""
+    n, total, size = A.shape[1] - 1, 0.0, 0.0
+    for k in range(n):
+        if bounded[k] and lam[k] < 0:
+            return False
+        total -= lam[k] * room[k]
+        size += abs(lam[k] * room[k])
+    for s in range(first.size - 1):
+        low = np.inf
+        for i in range(first[s], first[s + 1]):
+            row, value = A[i], 0.0
+            for k in range(n):
+                value += lam[k] * row[k + 1]
+            low = min(low, value)
+        total += x[s] * low
+        size += abs(x[s] * low)
+    return total > 1e-12 * size
+
+
+@njit(cache=True, fastmath=FAST)
+def interior_point(A, x, first, room, bounded, give, lam, mu, accuracy, most_steps, cuts):
     """Mehrotra's predictor-corrector method from the central point at prices lam; lam ends as the multipliers.
 
-    Returns the policy and the steps after which gap and open rows were within the accuracy, -1 if they never were.
-    The states are cut into one part a thread.
+    The limits give way to their multipliers, by ``give lam``, at the cost ``lam'give lam / 2``.  Returns the policy
+    and the steps after which gap and open rows were within the accuracy, -1 if they never were, -2 if there is no
+    solution.  The states are cut into one part a thread.
     """
     num_pairs, n, num_states, parts = A.shape[0], A.shape[1] - 1, first.size - 1, cuts.size - 1
     p, z, free = np.empty(num_pairs), np.empty(num_pairs), np.empty(num_pairs)
@@ -224,7 +248,7 @@ def interior_point(A, x, first, room, bounded, lam, mu, accuracy, most_steps, cu
     r, dr, free_r, dy, missing = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.empty(n)
     schurs, bs, founds = np.empty((parts, n, n)), np.empty((parts, n)), np.empty((parts, 3))
     centre(priced(A, first, lam)[0], x, first, mu, p, z)
-    missing[:] = room
+    missing[:] = room + give @ lam
     for s in range(num_states):
         for i in range(first[s], first[s + 1]):
             for k in range(n):
@@ -235,7 +259,7 @@ def interior_point(A, x, first, room, bounded, lam, mu, accuracy, most_steps, cu
             count += 1
             r[k] = max(mu / lam[k], abs(missing[k]))
             missing[k] -= r[k]
-    step = 0.0
+    step, rigid = 0.0, not np.any(give)
     for done in range(most_steps):
         gap, worst = move(first, p, z, dp, dz, step, free, 0, num_states), 0.0
         for k in range(n):
@@ -249,6 +273,8 @@ def interior_point(A, x, first, room, bounded, lam, mu, accuracy, most_steps, cu
             return p, -1
         if gap <= accuracy and worst <= accuracy:
             return p, done
+        if rigid and done % LOOK == LOOK - 1 and impossible(A, x, first, room, lam, bounded):
+            return p, -2
         schurs[:] = 0.0
         bs[:] = 0.0
         if parts == 1:
@@ -265,6 +291,7 @@ def interior_point(A, x, first, room, bounded, lam, mu, accuracy, most_steps, cu
                     schurs[0, k, j] += schurs[t, k, j]
             trace += schurs[0, k, k]
         schur = schurs[0]
+        schur += give
         for k in range(n):
             schur[k, k] += 1e-14 * trace / n + (r[k] / lam[k] if bounded[k] else 0.0)
         if not factor(schur):

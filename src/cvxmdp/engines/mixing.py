@@ -20,8 +20,9 @@ import numpy.typing as npt
 from scipy.special import entr
 
 from cvxmdp.engines.frozen import solve_elastic, solve_frozen
-from cvxmdp.engines.judge import NEAREST, Judge
+from cvxmdp.engines.judge import Judge
 from cvxmdp.engines.mixture import Mixture
+from cvxmdp.engines.nearest import approach
 from cvxmdp.engines.presolve import policy_iteration
 from cvxmdp.mdp import Array
 from cvxmdp.status import Status
@@ -97,9 +98,16 @@ class Mixing:
             return status, f"mixing: policies from prices, {judge.iterations} rounds"
         if status is None:
             status = self._improve(judge, mixture)
-        if status is Status.INFEASIBLE:
+        if status is Status.INFEASIBLE and not self._draw_near(judge, mixture):
             status = self._approach(judge, mixture) or self._improve(judge, mixture)
         return status, f"mixing {len(mixture.occupancies)} policies"
+
+    def _draw_near(self, judge: Judge, mixture: Mixture) -> bool:
+        """Find the nearest policy by rounds with frozen visits; return whether that succeeded."""
+        if judge.c.size * (2 * mixture.linear.upper.size + 1) > MOST_ENTRIES or not _spread_out(judge):
+            return False
+        pi = judge.candidate(mixture.mix(mixture.least_excess()[0])).policy.probabilities
+        return approach(judge, mixture.linear, mixture.scale, pi)
 
     def _refine(self, judge: Judge, mixture: Mixture, pi: Array) -> Status | None:
         """Solve the program with frozen visits and evaluate its policy, round after round; None where it gets stuck."""
@@ -188,11 +196,9 @@ class Mixing:
             judge.refute(duals)
             judge.propose(mixture.mix(weights))
             judge.record(judge.nearest_distance)
-            assert judge.refutation is not None
-            close = judge.nearest_distance <= (1 + NEAREST) * judge.refutation.distance
             priced = policy_iteration(judge.dynamics, mixture.normal(multipliers), V, 0.0, judge.deadline)
             V = priced.V
-            if close or judge.limit() is not None or not mixture.add_policy(priced.pairs):
+            if judge.limit() is not None or not mixture.add_policy(priced.pairs):
                 mixture.relax(mixture.mix(weights))
                 return None if judge.limit() is None else Status.INFEASIBLE
 
@@ -225,8 +231,9 @@ class Mixing:
             gap = mixture.cost(weights) + penalty * mixture.cost_scale * (0.0 if obeys else excess) - best
             limit = judge.limit()
             # Among the nearest the cheapest is wanted: its gap is measured under the relaxed limits.
-            if known and ((obeys and gap <= NEAREST * scale) or limit is not None):
+            if known and ((obeys and gap <= judge.tolerance * scale) or limit is not None):
                 judge.settle(mixture.mix(weights))
+                judge.cheapest(duals)
                 return Status.INFEASIBLE
             if not known and ((obeys and gap <= ASK * judge.tolerance * scale) or limit is not None):
                 scale = judge.propose(mixture.mix(weights)).scale

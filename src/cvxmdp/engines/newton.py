@@ -17,7 +17,7 @@ import scipy.linalg as la
 
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.engines.hessian import Hessian, System
-from cvxmdp.engines.judge import NEAREST, Judge
+from cvxmdp.engines.judge import Judge
 from cvxmdp.engines.pieces import Copy, Near, Nonnegative, Piece, Rows, Touch
 from cvxmdp.engines.presolve import indicator
 from cvxmdp.engines.splitting import natural_step
@@ -34,8 +34,6 @@ INEXACT = 0.5
 """A pass ends when its gradient is this share of the pull back to where it began (Solodov and Svaiter 1999)."""
 DISPLACEMENT = 1e-8
 """How exactly, relatively, the least distance to flat sets is sought before the cheapest of the nearest."""
-AS_NEAR = 1e-6
-"""How much farther, relatively, the cheapest of the nearest may be."""
 FAST = 0.2
 """A residual that falls to this share from pass to pass needs no help."""
 STIFFEST = 1e10
@@ -115,9 +113,9 @@ class Newton:
     def _approach(self, judge: Judge, d: Array) -> Status | None:
         """Lower the distance to the constraints until it is proven least; return None if the cheapest is yet to find.
 
-        For that the displacement has to be known more exactly than ``NEAREST``.
+        For that the displacement has to be known more exactly than the tolerance.
         """
-        accuracy = DISPLACEMENT if judge.blocks.flat else NEAREST
+        accuracy = DISPLACEMENT if judge.blocks.flat else judge.tolerance
         near: list[Piece] = [Near(block) for block in judge.blocks.sets]
         state = State(judge, np.zeros_like(judge.c), [Nonnegative(d.size), *near], d, 0.1, 10.0, 0.0)
         while True:
@@ -139,17 +137,12 @@ class Newton:
         d = judge.nearest.d
         shifts = {id(block): d - block.project(d) for block in judge.blocks.sets}
         state = State(judge, judge.c, _pieces(judge, shifts), d, step, LOOSE * step, judge.nearest.scale)
-        best = -np.inf
         while True:
             state.minimize()
-            judge.settle(state.d, AS_NEAR)
-            duals = state.duals()
-            moved = judge.blocks.stacked(duals) * np.stack([shifts[id(block)] for block in judge.blocks.sets])
-            best = max(best, judge.prove(duals).value - float(moved.sum()))
+            judge.settle(state.d)
+            closed = judge.cheapest(state.duals())
             judge.record(state.residual)
-            gap = float(judge.c @ judge.nearest.d) - best
-            small = abs(gap) <= NEAREST * float(np.abs(judge.c) @ judge.nearest.d)
-            if small or judge.limit() is not None or state.exhausted:
+            if closed or judge.limit() is not None or state.exhausted:
                 return Status.INFEASIBLE
             state.advance(self.shrink)
 
