@@ -53,8 +53,16 @@ CLEAR = 1e-5
 """The least margin, of either sign, at which there has to be a verdict."""
 POLISH = 30
 """Newton steps on the optimality conditions of the border."""
-WORDS = {0: "optimal", 1: "limit reached", 2: "infeasible", 3: "unbounded", 4: "numerical difficulties"}
-"""What the numbers of linprog mean."""
+WORDS = {
+    0: "optimal",
+    1: "limit reached",
+    2: "infeasible",
+    3: "unbounded",
+    4: "numerical difficulties",
+    "error": "solver error",
+    "user_limit": "limit reached",
+}
+"""What the numbers of linprog, and some words of CVXPY, mean."""
 
 
 # Limits, from their definitions ---------------------------------------------------------------------------------------
@@ -574,7 +582,7 @@ class Case:
         return cm.Problem(self.border.world.mdp, "cost", [c for limit, b in limits for c in limit.make(b)])
 
     def complaints(self, problem: cm.Problem, solution: cm.Solution) -> list[str]:
-        """What is wrong with an answer beside its verdict: the certificate, the policy by the definitions, the bound."""
+        """What is wrong with an answer beside its verdict: certificate, policy by the definitions, bound."""
         found = []
         try:
             solution.certificate.check(problem)
@@ -607,7 +615,7 @@ class Case:
             for limit, b in zip(self.border.limits, self.bounds, strict=True)
         ]
         status = run(cp.Problem(cp.Minimize(model["costs"]["cost"] @ d), [*dynamics(model, d), *limits]), "CLARABEL")
-        return Word("Clarabel", status.replace("_", " "), time.perf_counter() - start)
+        return Word("Clarabel", WORDS.get(status, status.replace("_", " ")), time.perf_counter() - start)
 
     def _highs(self) -> Word:
         model = self.border.world.model

@@ -71,6 +71,11 @@ class Block(ABC):
 class Constraint(Block):
     """A closed convex set.  Its conjugate is its support: the largest ``u'x`` over the set."""
 
+    priority: int = 1
+    """Which limits are met first where not all can be: those of priority 1."""
+    weight: float | None = None
+    """The excess that counts as much as exceeding another limit by its own size; None for this limit's own size."""
+
     @abstractmethod
     def project(self, point: Array) -> Array:
         """Return the nearest member."""
@@ -98,6 +103,21 @@ class Constraint(Block):
     @abstractmethod
     def price(self, dual: Array) -> float | Array:
         """Return the change of the optimum for each unit by which the limit is raised."""
+
+    @abstractmethod
+    def relaxed(self, amount: float, relative: bool = False) -> Constraint:
+        """Return the set with all its limits moved outwards by an amount, in its own units or in multiples of a size.
+
+        A limit's size is its absolute value, or the constraint's ``weight``.
+        """
+
+    @abstractmethod
+    def ease(self, dual: Array, relative: bool = False) -> float:
+        """Return by how much the support of a dual array grows for each unit of :meth:`relaxed`."""
+
+    @abstractmethod
+    def said(self, amount: float = 0.0) -> str:
+        """Say the limit in words, once it is relaxed by an amount."""
 
 
 class Term(Block):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cvxmdp.blocks import Block
+from cvxmdp.constraints.combine import Blocks, relative_ease
 from cvxmdp.mdp import MDP, Array
 
 if TYPE_CHECKING:
@@ -56,6 +57,13 @@ class Certificate:
         For "infeasible": the proven distance in ``u'd`` between what policies can do and what is allowed.
     margin_duals, margin_potential
         As ``duals`` and ``potential``, for the margin.
+    least_violation, least_distance : float
+        What the same vectors prove of every policy: it exceeds some limit by so many times its size, and its occupancy
+        is that far from the constraints.
+    cheapest : float
+        Lower bound on the cost of all policies that obey once each set is moved by its ``displacement``.
+    cheapest_duals, cheapest_potential, displacement
+        As ``duals`` and ``potential``, for the cheapest; the displacement has one row for each set.
 
     Examples
     --------
@@ -77,6 +85,12 @@ class Certificate:
     margin: float = 0.0
     margin_duals: Sequence[Array] = ()
     margin_potential: Array | None = None
+    least_violation: float = 0.0
+    least_distance: float = 0.0
+    cheapest: float = -np.inf
+    cheapest_duals: Sequence[Array] = ()
+    cheapest_potential: Array | None = None
+    displacement: Array | None = None
 
     def check(self, problem: Problem) -> None:
         """Recompute every claim from the problem's data.
@@ -124,15 +138,43 @@ class Certificate:
                     f"{worst:.3g}"
                 )
         if self.claim == "infeasible":
-            if self.margin_potential is None:
-                raise CertificateError("the certificate claims infeasibility without a proof")
-            zero = np.zeros_like(c)
-            margin, rounding = bound_of(
-                problem.mdp, problem.constraints, zero, self.margin_duals, self.margin_potential
+            self._check_infeasible(problem)
+
+    def _check_infeasible(self, problem: Problem) -> None:
+        if self.margin_potential is None:
+            raise CertificateError("the certificate claims infeasibility without a proof")
+        constraints, c = problem.constraints, problem.cost
+        zero = np.zeros_like(c)
+        margin, rounding = bound_of(problem.mdp, constraints, zero, self.margin_duals, self.margin_potential)
+        margin -= 0.5 * rounding
+        if not (0 < self.margin <= margin * (1 + 1e-9)):
+            raise CertificateError(
+                f"the certificate claims the margin {self.margin:.12g}; its proof gives {margin:.12g}"
             )
-            if not 0 < self.margin <= margin - 0.5 * rounding:
+        blocks = Blocks(constraints, [], c.size)
+        ease = relative_ease(constraints, self.margin_duals)
+        length = float(np.linalg.norm(blocks.stacked(self.margin_duals)))
+        if not self.least_violation * ease <= margin * (1 + 1e-12):
+            raise CertificateError(
+                f"the certificate claims that every policy exceeds a limit by {self.least_violation:.6g} of its size; "
+                f"its proof gives {margin / ease:.6g}"
+            )
+        if not self.least_distance * length <= margin * (1 + 1e-12):
+            raise CertificateError(
+                f"the certificate claims a distance of {self.least_distance:.6g} to the constraints; its proof gives "
+                f"{margin / length:.6g}"
+            )
+        if self.cheapest_potential is not None and self.displacement is not None:
+            members = [*constraints, *problem.terms]
+            bound, rounding = bound_of(problem.mdp, members, c, self.cheapest_duals, self.cheapest_potential)
+            if self.displacement.shape != (len(blocks.sets), c.size):
+                raise CertificateError("the certificate's displacement is of other constraints")
+            moves = blocks.stacked(self.cheapest_duals[: len(constraints)]) * self.displacement
+            bound -= float(moves.sum()) + 0.5 * rounding
+            if not self.cheapest <= bound + 1e-13 * (abs(bound) + float(np.abs(moves).sum())):
                 raise CertificateError(
-                    f"the certificate claims the margin {self.margin:.6g}; its proof gives {margin:.6g}"
+                    f"the certificate claims that no policy as near costs less than {self.cheapest:.12g}; its proof "
+                    f"gives {bound:.12g}"
                 )
 
     def _check_policy(self, mdp: MDP) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import re
 import sys
 from enum import Enum
@@ -110,12 +111,18 @@ def solve(
     minimize: Annotated[str, typer.Option(help="Name of the cost to minimize.", show_default=False)],
     subject_to: Annotated[
         list[str] | None,
-        typer.Option(help='A limit such as "collision <= 1e-3" (also >= and ==). Repeat for more.', show_default=False),
+        typer.Option(
+            help='A limit such as "collision <= 1e-3" (also >= and ==, and "priority 2" behind it). Repeat for more.',
+            show_default=False,
+        ),
     ] = None,
     discount: Annotated[float | None, typer.Option(help="Replace the model's discount.", show_default=False)] = None,
     tolerance: Annotated[float, typer.Option(help="Relative tolerance of the proof.")] = 1e-6,
     method: Annotated[str, typer.Option(help="auto, splitting, mixing, or as-in-paper.")] = "auto",
     time_limit: Annotated[float | None, typer.Option(help="Seconds.", show_default=False)] = None,
+    when_infeasible: Annotated[
+        str, typer.Option(help="Which policy where none obeys: nearest, relative or priority.")
+    ] = "nearest",
     out: Annotated[
         Path | None, typer.Option(help="Folder for solution.npz and policy.csv.", show_default=False)
     ] = None,
@@ -134,7 +141,7 @@ def solve(
     problem = cm.Problem(mdp, minimize=minimize, subject_to=[parse_limit(mdp, text) for text in subject_to or []])
     engine = cm.Splitting.as_in_paper() if method == "as-in-paper" else method
     with live_progress() as show:
-        solution = problem.solve(tolerance, engine, time_limit, callback=show)
+        solution = problem.solve(tolerance, engine, time_limit, callback=show, when_infeasible=when_infeasible)
     if out is not None:
         _write(solution, out)
     typer.echo(json.dumps(_as_json(problem, solution)) if as_json else str(solution))
@@ -178,18 +185,20 @@ def _is_clone(folder: Path) -> bool:
 
 
 def parse_limit(mdp: MDP, text: str) -> Any:
-    """Read ``"name <= number"``, with ``<=``, ``>=`` or ``==``."""
+    """Read ``"name <= number"``, with ``<=``, ``>=`` or ``==``, and ``"priority 2"`` behind it where it has one."""
     import cvxmdp as cm
 
-    found = re.fullmatch(r"\s*(.+?)\s*(<=|>=|==)\s*(\S+)\s*", text)
+    found = re.fullmatch(r"\s*(.+?)\s*(<=|>=|==)\s*(\S+?)(?:\s*,?\s+priority\s+(\d+))?\s*", text)
     try:
         if found is None:
             raise ValueError
-        name, sign, bound = found[1], found[2], float(found[3])
+        name, sign, bound, priority = found[1], found[2], float(found[3]), int(found[4] or 1)
     except ValueError:
-        raise ValueError(f'the limit {text!r} is not of the form "collision <= 1e-3" (or >=, ==)') from None
-    side = {"<=": "at_most", ">=": "at_least", "==": "equal"}[sign]
-    return cm.Linear(mdp.cost(name), **{side: bound}, name=name)
+        raise ValueError(
+            f'the limit {text!r} is not of the form "collision <= 1e-3" (or >=, ==), or "collision <= 1e-3 priority 2"'
+        ) from None
+    side: dict[str, Any] = {{"<=": "at_most", ">=": "at_least", "==": "equal"}[sign]: bound}
+    return cm.Linear(mdp.cost(name), **side, name=name, priority=priority)
 
 
 def _write(solution: Solution, out: Path) -> None:
@@ -221,11 +230,24 @@ def _as_json(problem: Problem, solution: Solution) -> dict[str, Any]:
         "iterations": solution.stats.iterations,
         "seconds": dict(solution.stats.seconds),
     }
-    if solution.infeasibility is not None:
+    if (found := solution.infeasibility) is not None:
         result["infeasibility"] = {
-            "margin": solution.infeasibility.margin,
-            "distance": list(solution.infeasibility.distance),
-            "relax": dict(solution.infeasibility.relax),
+            "compromise": found.compromise,
+            "margin": found.margin,
+            "least_violation": found.least,
+            "distance": [x if math.isfinite(x) else None for x in found.distance],
+            "cheapest": found.cheapest if math.isfinite(found.cheapest) else None,
+            "conflict": list(found.conflict),
+            "irreducible": found.irreducible,
+            "relax": {
+                name: {
+                    "exceeded": limit.exceeded,
+                    "amount": None if limit.amount is None or math.isnan(limit.amount) else limit.amount,
+                    "alone": limit.alone,
+                    "innocent": limit.innocent,
+                }
+                for name, limit in found.relax.items()
+            },
         }
     return result
 

@@ -38,32 +38,73 @@ class Stats:
     history: tuple[Progress, ...]
 
 
+COMPROMISES = ("nearest", "relative", "priority")
+
+
+@dataclass(frozen=True, eq=False)
+class Relaxation:
+    """What one constraint has to do with the conflict.
+
+    Attributes
+    ----------
+    exceeded : float
+        By how much the returned policy exceeds it, in its own units.
+    amount : float or None
+        The least amount by which it alone would have to be relaxed, all others kept; None if that is never enough, NaN
+        if it was not found out.
+    alone : str
+        The limit after that, in words: what it alone would have to become.
+    innocent : bool
+        Whether the conflict is there without it.
+    """
+
+    exceeded: float
+    amount: float | None
+    alone: str
+    innocent: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Infeasibility:
-    """Why no policy obeys, and which comes nearest.
+    """Why no policy obeys, what would have to change, and which policy is returned instead.
 
     Attributes
     ----------
     displacement : ndarray over pairs
         From the nearest allowed point to the nearest policy's occupancy (``v`` of the paper); where constraints are of
-        several kinds, the sum over kinds.
+        several kinds, the sum over kinds.  Zero for other compromises.
     margin : float
         Positive: proven distance, along the proof's normal vector, between what policies can do and what is allowed.
     distance : tuple of float
         Proven lower bound on the Euclidean distance of any occupancy to the constraints, and the policy's own; infinite
-        where the limits exclude each other, whatever the policy. The unconstrained optimum is then returned.
-    relax : dict of str to float
-        For each constraint, by how much the returned policy exceeds it: relaxing all of them by this makes the problem
-        feasible.
+        for other compromises.
+    relax : dict of str to Relaxation
+        For each constraint, by how much the returned policy exceeds it, and what it alone would have to become.
     policy : Policy
-        The nearest policy.
+        The policy returned.
+    compromise : {"nearest", "relative", "priority"}
+        What it was chosen by.
+    least : float
+        Proven: every policy exceeds some limit by at least this many times the limit's size.  It says how thin the
+        verdict is.
+    cheapest : float
+        Proven lower bound on the cost of the policies that are as near; minus infinity where none is known.
+    conflict : tuple of str
+        Limits that cannot all be obeyed, by name.  All others are innocent of it.
+    irreducible : bool
+        Whether leaving out any one limit of the conflict would end it.
     """
 
     displacement: Array
     margin: float
     distance: tuple[float, float]
-    relax: Mapping[str, float]
+    relax: Mapping[str, Relaxation]
     policy: Policy
+    compromise: str
+    least: float
+    cheapest: float
+    conflict: tuple[str, ...]
+    irreducible: bool
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvxmdp.blocks import Constraint, Response, masked
-from cvxmdp.constraints.base import FLOOR, check_point, number, numbers, occupancy_of, unbound
+from cvxmdp.constraints.base import FLOOR, Ranked, check_point, number, numbers, occupancy_of, ranked, unbound, unit
 from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
 
@@ -118,7 +118,7 @@ def _threshold(sizes: Array, radius: float) -> float:
         kept = above
 
 
-class NormBall(Constraint):
+class NormBall(Constraint, Ranked):
     """``{d : |d - center| <= radius}``.
 
     Parameters
@@ -133,6 +133,9 @@ class NormBall(Constraint):
         For norm 2: positive weights w in ``sqrt(sum w (d - center)^2)``.
     name : str
         Used in messages and results.
+    priority, weight : int, float, optional
+        For ``solve(when_infeasible=...)``: limits of priority 1 are met first, and the weight is the excess that counts
+        as much as exceeding another limit by its own size.
 
     Examples
     --------
@@ -150,7 +153,10 @@ class NormBall(Constraint):
         norm: float = 2,
         weights: npt.ArrayLike | None = None,
         name: str = "ball",
+        priority: int = 1,
+        weight: float | None = None,
     ) -> None:
+        self._rank(priority, weight)
         self._center = occupancy_of(None, center, "center")
         self.radius = number("radius", radius)
         if self.radius < 0:
@@ -209,6 +215,19 @@ class NormBall(Constraint):
     def price(self, dual: Array) -> float:
         """Return the change of the optimum for each unit of radius."""
         return -self.norm.conjugate(dual)
+
+    def relaxed(self, amount: float, relative: bool = False) -> NormBall:
+        radius = self.radius + amount * self._unit(relative)
+        return ranked(NormBall(self.center, radius, self.norm.p, self.norm.weights, self.name), self)
+
+    def _unit(self, relative: bool) -> float:
+        return float(unit(self, relative, self.radius or self.norm(self.center) or 1.0))
+
+    def ease(self, dual: Array, relative: bool = False) -> float:
+        return self.norm.conjugate(dual) * self._unit(relative)
+
+    def said(self, amount: float = 0.0) -> str:
+        return f"within {self.radius + amount:.6g} of its center"
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
         offset = point - self.center

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+import copy
+from numbers import Integral, Real
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -110,6 +112,62 @@ class Custom(Constraint):
     def price(self, dual: Array) -> float | Array:
         """Return the change of the optimum for each unit of distance by which the set grows."""
         return -float(np.linalg.norm(self.normal(dual)[0]))
+
+    def relaxed(self, amount: float, relative: bool = False) -> Custom:
+        """Return the set of all points within a distance."""
+        out = copy.copy(self)
+        out._set = Grown(self, amount * self._unit(relative))
+        return out
+
+    def ease(self, dual: Array, relative: bool = False) -> float:
+        return float(np.linalg.norm(self.normal(dual)[0])) * self._unit(relative)
+
+    def said(self, amount: float = 0.0) -> str:
+        return f"within {amount:.6g} of the set" if amount else "in the set"
+
+    def _unit(self, relative: bool) -> float:
+        return float(unit(self, relative, self.size**-0.5))  # the length of an even occupancy
+
+
+class Grown:
+    """All points within a distance of a set."""
+
+    def __init__(self, inner: Custom, distance: float) -> None:
+        self._inner, self._distance = inner, distance
+
+    def project(self, point: Array) -> Array:
+        """Return the point itself, or the one on the way to the set that is at the distance."""
+        nearest = self._inner.project(point)
+        away = float(np.linalg.norm(point - nearest))
+        return point if away <= self._distance else nearest + (self._distance / away) * (point - nearest)
+
+
+C = TypeVar("C", bound=Constraint)
+
+
+def ranked(constraint: C, like: Any) -> C:
+    """Give a constraint the priority and the weight of another, or of what a user gave."""
+    constraint.priority, constraint.weight = getattr(like, "priority", 1), getattr(like, "weight", None)
+    return constraint
+
+
+def unit(constraint: Constraint, relative: bool, size: Any) -> Any:
+    """Return what an excess is measured by: its own unit, or relatively the weight or the limit's size."""
+    return 1.0 if not relative else size if constraint.weight is None else constraint.weight
+
+
+class Ranked:
+    """What a user's constraint keeps beside its limit."""
+
+    priority: int
+    weight: float | None
+
+    def _rank(self, priority: int, weight: float | None) -> None:
+        if isinstance(priority, bool) or not isinstance(priority, Integral) or priority < 1:
+            raise ValueError(f"priority is {priority!r}; it must be a whole number from 1 up, 1 for what is met first")
+        if weight is not None and not (isinstance(weight, Real) and np.isfinite(weight) and weight > 0):
+            raise ValueError(f"weight is {weight!r}; it must be a positive number, the excess that counts as one")
+        self.priority, self.weight = int(priority), None if weight is None else float(weight)
 
 
 def occupancy_of(mdp: MDP | None, given: Any, what: str) -> Any:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from cvxmdp.blocks import Constraint, Response, masked
-from cvxmdp.constraints.base import FLOOR, check_point, limits, numbers, support_of_box
+from cvxmdp.constraints.base import FLOOR, Ranked, check_point, limits, numbers, ranked, support_of_box, unit
 from cvxmdp.mdp import MDP, Array
 
 
-class Bounds(Constraint):
+class Bounds(Constraint, Ranked):
     """``{d : lower <= d <= upper}``, entry by entry.
 
     Parameters
@@ -20,6 +20,9 @@ class Bounds(Constraint):
         Limits on the occupancy of each pair.  Occupancies sum to one over all pairs.
     name : str
         Used in messages and results.
+    priority, weight : int, float, optional
+        For ``solve(when_infeasible=...)``: limits of priority 1 are met first, and the weight is the excess that counts
+        as much as exceeding another limit by its own size.
 
     Examples
     --------
@@ -28,7 +31,15 @@ class Bounds(Constraint):
     array([0.1, 0.3])
     """
 
-    def __init__(self, lower: Any = None, upper: Any = None, name: str = "bounds") -> None:
+    def __init__(
+        self,
+        lower: Any = None,
+        upper: Any = None,
+        name: str = "bounds",
+        priority: int = 1,
+        weight: float | None = None,
+    ) -> None:
+        self._rank(priority, weight)
         if lower is None and upper is None:
             raise ValueError("Bounds needs lower=, upper= or both")
         self.name = name
@@ -89,6 +100,24 @@ class Bounds(Constraint):
     def price(self, dual: Array) -> Array:
         """Return the change of the optimum for each unit of each limit."""
         return -dual
+
+    def relaxed(self, amount: float, relative: bool = False) -> Bounds:
+        up, down = self._units(relative)
+        return ranked(Bounds(self.lower - amount * down, self.upper + amount * up, self.name), self)
+
+    def _units(self, relative: bool) -> tuple[Any, Any]:
+        """What limits are measured by: a limit of zero by the largest of them."""
+        sizes = [np.where(np.isfinite(side), np.abs(side), 0.0) for side in (self.upper, self.lower)]
+        largest = max(float(np.max(size)) for size in sizes) or 1 / self.lower.size
+        up, down = (unit(self, relative, np.where(size > 0, size, largest)) for size in sizes)
+        return up, down
+
+    def ease(self, dual: Array, relative: bool = False) -> float:
+        up, down = self._units(relative)
+        return float(np.sum(np.maximum(dual, 0.0) * up + np.maximum(-dual, 0.0) * down))
+
+    def said(self, amount: float = 0.0) -> str:
+        return "limits on each pair" + (f", each wider by {amount:.6g}" if amount else "")
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
         return Response(masked(point != projected))

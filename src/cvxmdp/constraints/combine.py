@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from cvxmdp.blocks import Block, Constraint, Term
 from cvxmdp.constraints.ball import NormBall
-from cvxmdp.constraints.base import ConvexSet, Custom
+from cvxmdp.constraints.base import ConvexSet, Custom, ranked
 from cvxmdp.constraints.bounds import Bounds
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.mdp import MDP, Array
@@ -41,6 +41,8 @@ def bind(constraints: Sequence[Any], mdp: MDP, terms: Sequence[Term] = ()) -> li
             )
         if not isinstance(item, Constraint):
             raise ValueError(f"subject_to holds {_kind(constraint)}, which is no constraint; is it to be minimized?")
+        if item is not constraint:
+            ranked(item, constraint)
         name, count = item.name, 1
         while item.name in taken:
             count += 1
@@ -162,6 +164,11 @@ class Blocks:
     def distance(self, point: Array) -> float:
         """Return the distance to the sets, all copies counted."""
         return float(np.sqrt(sum(np.sum((point - b.project(point)) ** 2) for b in self.sets)))
+
+
+def relative_ease(constraints: Sequence[Constraint], duals: Sequence[Array]) -> float:
+    """By how much relaxing all limits relatively lowers the margin of a proof."""
+    return sum(c.ease(dual, relative=True) for c, dual in zip(constraints, duals, strict=True))
 
 
 def _is_flat(block: Constraint) -> bool:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.special import rel_entr
 
 from cvxmdp.blocks import Constraint, Response
-from cvxmdp.constraints.base import EPS, FLOOR, check_point, number, occupancy_of, unbound
+from cvxmdp.constraints.base import EPS, FLOOR, Ranked, check_point, number, occupancy_of, ranked, unbound, unit
 from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
 
@@ -172,12 +172,27 @@ class EntropicLimit(Constraint):
     def price(self, dual: Array) -> float:
         return self.sign * float(dual[-1])
 
+    def relaxed(self, amount: float, relative: bool = False) -> EntropicLimit:
+        bound = self.bound + amount * self._unit(relative)
+        return ranked(EntropicLimit(self.name, self.function, bound, self.sign), self)
+
+    def _unit(self, relative: bool) -> float:
+        return float(unit(self, relative, abs(self.bound) or 1.0))
+
+    def ease(self, dual: Array, relative: bool = False) -> float:
+        return max(float(dual[-1]), 0.0) * self._unit(relative)
+
+    def said(self, amount: float = 0.0) -> str:
+        # An entropy is limited from below, a relative entropy from above.
+        side = "at least" if self.sign > 0 else "at most"
+        return f"{side} {-self.sign * (self.bound + amount):.6g} nats"
+
     def response(self, point: Array, projected: Array, step: float) -> Response:
         x = self.function.entries(point)
         return self.function.response(x, *self._onto(x), bounded=True)
 
 
-class Entropy:
+class Entropy(Ranked):
     """``{d : -sum x log x >= at_least}``: visit many pairs, or many states.
 
     Parameters
@@ -188,6 +203,9 @@ class Entropy:
         Whether x is the occupancy of each pair or the visits of each state.
     name : str
         Used in messages and results.
+    priority, weight : int, float, optional
+        For ``solve(when_infeasible=...)``: limits of priority 1 are met first, and the weight is the excess that counts
+        as much as exceeding another limit by its own size.
 
     Examples
     --------
@@ -198,7 +216,15 @@ class Entropy:
     'OPTIMAL'
     """
 
-    def __init__(self, at_least: float, of: str = "pairs", name: str = "entropy") -> None:
+    def __init__(
+        self,
+        at_least: float,
+        of: str = "pairs",
+        name: str = "entropy",
+        priority: int = 1,
+        weight: float | None = None,
+    ) -> None:
+        self._rank(priority, weight)
         self.at_least = number("at_least", at_least)
         self.of = check_of(of)
         self.name = name
@@ -228,7 +254,7 @@ class Entropy:
         return EntropicLimit(self.name, Entropic(np.ones(np.size(point))), -self.at_least, sign=1.0)
 
 
-class KLBall:
+class KLBall(Ranked):
     """``{d : sum d log(d / reference) <= radius}``: stay near a reference in relative entropy.
 
     Parameters
@@ -239,6 +265,9 @@ class KLBall:
         In nats, at least 0.  Between distributions no relative entropy is below 0.
     name : str
         Used in messages and results.
+    priority, weight : int, float, optional
+        For ``solve(when_infeasible=...)``: limits of priority 1 are met first, and the weight is the excess that counts
+        as much as exceeding another limit by its own size.
 
     Examples
     --------
@@ -248,7 +277,15 @@ class KLBall:
     array([0.4, 0.6])
     """
 
-    def __init__(self, reference: Any, radius: float, name: str = "KL ball") -> None:
+    def __init__(
+        self,
+        reference: Any,
+        radius: float,
+        name: str = "KL ball",
+        priority: int = 1,
+        weight: float | None = None,
+    ) -> None:
+        self._rank(priority, weight)
         self.radius = number("radius", radius)
         if self.radius < 0:
             raise ValueError(f"radius is {radius}; between distributions no relative entropy is below 0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +12,18 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from cvxmdp.blocks import Constraint, Response
-from cvxmdp.constraints.base import EPS, FLOOR, check_point, limits, number, numbers, support_of_box
+from cvxmdp.constraints.base import (
+    EPS,
+    FLOOR,
+    Ranked,
+    check_point,
+    limits,
+    number,
+    numbers,
+    ranked,
+    support_of_box,
+    unit,
+)
 from cvxmdp.mdp import MDP, Array
 
 INFINITE = 1e30
@@ -24,7 +36,7 @@ INDEPENDENT = 1e-6
 HILDRETH_ROUNDS = 500
 
 
-class Linear(Constraint):
+class Linear(Constraint, Ranked):
     """``{d : at_least <= rows @ d <= at_most}``, or ``rows @ d == equal``.
 
     Parameters
@@ -35,6 +47,9 @@ class Linear(Constraint):
         Limits.  Give ``equal``, or one or both of the others.
     name : str
         Used in messages and results.
+    priority, weight : int, float, optional
+        For ``solve(when_infeasible=...)``: limits of priority 1 are met first, and the weight is the excess that counts
+        as much as exceeding another limit by its own size.
 
     Notes
     -----
@@ -50,8 +65,16 @@ class Linear(Constraint):
     """
 
     def __init__(
-        self, rows: Any, at_most: Any = None, at_least: Any = None, equal: Any = None, name: str = "linear"
+        self,
+        rows: Any,
+        at_most: Any = None,
+        at_least: Any = None,
+        equal: Any = None,
+        name: str = "linear",
+        priority: int = 1,
+        weight: float | None = None,
     ) -> None:
+        self._rank(priority, weight)
         E = sp.csr_array(rows, dtype=np.float64) if sp.issparse(rows) else np.atleast_2d(numbers("rows", rows))
         if len(E.shape) != 2 or 0 in E.shape:
             raise ValueError(f"rows has shape {E.shape}; give one row of pairs for each limit")
@@ -84,6 +107,8 @@ class Linear(Constraint):
         self._largest = float(np.max(ends[np.isfinite(ends)], initial=0.0))
         self._factor: Array | None = None
         self._last = np.zeros(E.shape[0])
+        self.labels: Sequence[str] | None = None
+        """What the rows are limits on, such as states; numbers where they have no names."""
 
     def bind(self, mdp: MDP) -> Linear:
         """Check that there is one column for each pair of a model."""
@@ -288,6 +313,48 @@ class Linear(Constraint):
         """Return the change of the optimum for each unit of each limit."""
         return -float(dual[0]) if dual.size == 1 else -dual
 
+    def relaxed(self, amount: float, relative: bool = False) -> Linear:
+        up, down = self._units(relative)
+        return self._like(self.rows, self.upper + amount * up, self.lower - amount * down, self.labels)
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> Linear:
+        """Return the rows of which ``kept`` is true, alone."""
+        labels = tuple(self.label(int(i)) for i in np.flatnonzero(kept))
+        return self._like(self.rows[kept], self.upper[kept], self.lower[kept], labels)
+
+    def _like(self, rows: Any, upper: Array, lower: Array, labels: Sequence[str] | None) -> Linear:
+        out = ranked(Linear(rows, at_most=upper, at_least=lower, name=self.name), self)
+        out.labels = labels
+        return out
+
+    def _units(self, relative: bool) -> tuple[Any, Any]:
+        """What the upper and lower limits are measured by: a limit of zero by its row's largest entry."""
+        largest = np.asarray(_dense(self.sizes.max(axis=1))).ravel() if relative else np.ones(1)
+        sizes = (np.where(np.isfinite(side), np.abs(side), 1.0) for side in (self.upper, self.lower))
+        floor = np.where(largest > 0, largest, 1.0)
+        up, down = (unit(self, relative, np.where(size > 0, size, floor)) for size in sizes)
+        return up, down
+
+    def ease(self, dual: Array, relative: bool = False) -> float:
+        up, down = self._units(relative)
+        return float(np.sum(np.maximum(dual, 0.0) * up + np.maximum(-dual, 0.0) * down))
+
+    def said(self, amount: float = 0.0) -> str:
+        if self.upper.size > 1:
+            return f"{self.upper.size} limits" + (f", each wider by {amount:.6g}" if amount else "")
+        low, high = float(self.lower[0]) - amount, float(self.upper[0]) + amount
+        if low == high:
+            return f"equal to {low:.6g}"
+        if np.isfinite(low) and np.isfinite(high):
+            return f"between {low:.6g} and {high:.6g}"
+        return f"at most {high:.6g}" if np.isfinite(high) else f"at least {low:.6g}"
+
+    def label(self, row: int) -> str:
+        """Say which row is meant."""
+        if self.upper.size == 1 and self.labels is None:
+            return self.name
+        return f"{self.name}, row {row}" if self.labels is None else self.labels[row]
+
     def response(self, point: Array, projected: Array, step: float) -> Response:
         """Return the projector onto the rows that hold with equality at the projection."""
         active = (self.multipliers(point) != 0) | (self.lower == self.upper)
@@ -309,7 +376,7 @@ def _entries_a_column(rows: Any) -> npt.NDArray[np.int64]:
     return np.asarray(np.count_nonzero(rows, axis=0))
 
 
-class Budget:
+class Budget(Ranked):
     """``{d : cost'd <= at_most}``: a limit on one normalized expected cost.
 
     Parameters
@@ -320,6 +387,9 @@ class Budget:
         The limit, in units of the cost per step (see :class:`cvxmdp.mdp.Evaluation`).
     name : str, optional
         Used in messages and results; the cost's name when not given.
+    priority, weight : int, float, optional
+        For ``solve(when_infeasible=...)``: limits of priority 1 are met first, and the weight is the excess that counts
+        as much as exceeding another limit by its own size.
 
     Examples
     --------
@@ -328,7 +398,15 @@ class Budget:
     Budget('collision', at_most=0.001)
     """
 
-    def __init__(self, cost: str | npt.ArrayLike, at_most: float, name: str | None = None) -> None:
+    def __init__(
+        self,
+        cost: str | npt.ArrayLike,
+        at_most: float,
+        name: str | None = None,
+        priority: int = 1,
+        weight: float | None = None,
+    ) -> None:
+        self._rank(priority, weight)
         self.at_most = number("at_most", at_most)
         self.cost = cost
         self.name = name if name is not None else cost if isinstance(cost, str) else "budget"

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvxmdp.blocks import Constraint, Response
-from cvxmdp.constraints.base import EPS, FLOOR, check_point, number, numbers
+from cvxmdp.constraints.base import EPS, FLOOR, Ranked, check_point, number, numbers, ranked, unit
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
@@ -99,7 +99,7 @@ class Vertices:
         return float(np.max(self.errors @ d))
 
 
-class RobustBudget:
+class RobustBudget(Ranked):
     """``{d : cost'd + max over errors e of e'd <= at_most}``: a budget on the worst-case cost.
 
     Parameters
@@ -113,6 +113,9 @@ class RobustBudget:
         The limit.
     name : str, optional
         Used in messages and results; the cost's name when not given.
+    priority, weight : int, float, optional
+        For ``solve(when_infeasible=...)``: limits of priority 1 are met first, and the weight is the excess that counts
+        as much as exceeding another limit by its own size.
 
     Notes
     -----
@@ -129,8 +132,15 @@ class RobustBudget:
     """
 
     def __init__(
-        self, cost: str | npt.ArrayLike | None, uncertainty: Any, at_most: float, name: str | None = None
+        self,
+        cost: str | npt.ArrayLike | None,
+        uncertainty: Any,
+        at_most: float,
+        name: str | None = None,
+        priority: int = 1,
+        weight: float | None = None,
     ) -> None:
+        self._rank(priority, weight)
         if not isinstance(uncertainty, (Ellipsoid, Box, Vertices)):
             raise ValueError(f"uncertainty is a {type(uncertainty).__name__}; give cm.Ellipsoid, cm.Box or cm.Vertices")
         self.cost, self.uncertainty, self.at_most = cost, uncertainty, number("at_most", at_most)
@@ -297,6 +307,20 @@ class _EllipsoidBudget(Constraint):
 
     def price(self, dual: Array) -> float:
         return -float(dual[0])
+
+    def relaxed(self, amount: float, relative: bool = False) -> _EllipsoidBudget:
+        at_most = self.at_most + amount * self._unit(relative)
+        return ranked(_EllipsoidBudget(self.name, self.cost, self.errors, at_most), self)
+
+    def _unit(self, relative: bool) -> float:
+        largest = float(np.max(np.abs(self.cost))) + float(np.sqrt(np.max(self.errors.axes)))
+        return float(unit(self, relative, abs(self.at_most) or largest or 1.0))
+
+    def ease(self, dual: Array, relative: bool = False) -> float:
+        return max(float(dual[0]), float(np.linalg.norm(dual[1:]))) * self._unit(relative)
+
+    def said(self, amount: float = 0.0) -> str:
+        return f"at most {self.at_most + amount:.6g} in the worst case"
 
     def _bend(self, d: Array, k: float) -> tuple[Array, Array, Array]:
         """Return the derivative of the prox, ``diag(share) + bent bent'``, and the pull ``Q d / |L'd|``.

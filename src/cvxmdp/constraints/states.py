@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.constraints.base import limits, number, unbound
+from cvxmdp.constraints.base import Ranked, limits, number, unbound
 from cvxmdp.constraints.linear import Linear
-from cvxmdp.mdp import MDP, Array
+from cvxmdp.mdp import MDP, Array, Indices
 
 
-class StateBounds:
+class StateBounds(Ranked):
     """``{d : lower <= sum over a of d(s, a) <= upper}`` for each state s, or for some.
 
     Parameters
@@ -24,6 +24,9 @@ class StateBounds:
         name or index.
     name : str
         Used in messages and results.
+    priority, weight : int, float, optional
+        For ``solve(when_infeasible=...)``: limits of priority 1 are met first, and the weight is the excess that counts
+        as much as exceeding another limit by its own size.
 
     Examples
     --------
@@ -35,7 +38,15 @@ class StateBounds:
     True
     """
 
-    def __init__(self, lower: Any = None, upper: Any = None, name: str = "visits") -> None:
+    def __init__(
+        self,
+        lower: Any = None,
+        upper: Any = None,
+        name: str = "visits",
+        priority: int = 1,
+        weight: float | None = None,
+    ) -> None:
+        self._rank(priority, weight)
         if lower is None and upper is None:
             raise ValueError("StateBounds needs lower=, upper= or both")
         self.lower, self.upper, self.name = lower, upper, name
@@ -61,7 +72,9 @@ class StateBounds:
         if limited.size == 0:
             raise ValueError("StateBounds limits no state: lower and upper are empty or infinite")
         Xi = sp.csr_array((np.ones(mdp.num_pairs), (mdp.state, np.arange(mdp.num_pairs))))
-        return Linear(Xi[limited], at_most=upper[limited], at_least=lower[limited], name=self.name)
+        rows = Linear(Xi[limited], at_most=upper[limited], at_least=lower[limited], name=self.name)
+        rows.labels = Labels(self.name, mdp.states, limited)
+        return rows
 
     def project(self, point: Array) -> Array:
         """Raise: visits need a model, so use ``bounds.bind(mdp).project(point)``."""
@@ -70,6 +83,19 @@ class StateBounds:
     def violation(self, point: Array) -> float:
         """Raise: visits need a model, so use ``bounds.bind(mdp).violation(point)``."""
         raise unbound(self.name, "the state of each pair")
+
+
+class Labels(Sequence[str]):
+    """What the rows limit: "visits of" and the name of a state, made when asked for."""
+
+    def __init__(self, name: str, states: Sequence[str], limited: Indices) -> None:
+        self._name, self._states, self._limited = name, states, limited
+
+    def __len__(self) -> int:
+        return int(self._limited.size)
+
+    def __getitem__(self, row: Any) -> Any:
+        return f"{self._name} of {self._states[int(self._limited[row])]}"
 
 
 def _by_state(what: str, given: Any, mdp: MDP, default: float) -> Array:

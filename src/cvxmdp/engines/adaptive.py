@@ -93,7 +93,8 @@ def _check_nearest(judge: Judge, candidate: Candidate, residual: float) -> Statu
     judge.record(residual)
     if judge.refutation is None:
         return judge.verdict()
-    return Status.INFEASIBLE if judge.near or judge.limit() is not None else None
+    enough = judge.near or judge.seek == "verdict" or judge.limit() is not None
+    return Status.INFEASIBLE if enough else None
 
 
 def _check(judge: Judge, it: Iterate, scale: float) -> Status | None:

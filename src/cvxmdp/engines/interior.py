@@ -86,7 +86,7 @@ class Interior:
             if close and (status := judge.verdict()) is not None:
                 break
             if point.height() > point.highest and judge.refute(judge.blocks.split([point.multipliers()])) is not None:
-                status = self._approach(judge, judge.blocks.linear)
+                status = Status.INFEASIBLE if judge.seek == "verdict" else self._approach(judge, judge.blocks.linear)
                 break
             if not point.step():
                 break
@@ -95,7 +95,7 @@ class Interior:
     def _approach(self, judge: Judge, linear: Linear) -> Status | None:
         """Find the nearest policy and the cheapest of them (see nearest.py); no status where that did not succeed."""
         assert judge.best is not None
-        for share in (0.0, *SHARES):
+        for share in (0.0, *SHARES) if judge.seek == "policy" else (0.0,):
             assert judge.refutation is not None
             scale = share * judge.refutation.distance**2 / max(judge.best.scale, 1e-300)
             point = Point(judge, linear, scale * judge.c, judge.refutation)

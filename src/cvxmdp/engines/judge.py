@@ -76,17 +76,24 @@ class Judge:
     callback: Callable[[Progress], object] | None
     unconstrained: Unconstrained
     started: float = field(default_factory=time.perf_counter)
+    seek: str = "policy"
+    """What is sought where no policy obeys: the cheapest of the nearest policies, the least "distance", or a "verdict"
+    alone."""
     best: Candidate | None = None
     bound: Bound | None = None
     refutation: Refutation | None = None
     nearest: Candidate | None = None
     nearest_distance: float = np.inf
+    displacement: Array | None = None
+    """From the nearest allowed points to the nearest policy, one row a set."""
     moved: Bound | None = None
     """What bounds the cost of all policies that obey the constraints moved to the nearest policy."""
     history: list[Progress] = field(default_factory=list)
     iterations: int = 0
     stopped: bool = False
     """The callback asked to stop."""
+    refuted: float | None = None
+    """Seconds until it was proven that no policy obeys."""
     pending: Callable[[], Array] | None = None
     """What an engine would propose if it were interrupted now."""
 
@@ -102,9 +109,10 @@ class Judge:
         if self.best is None or self._better(candidate, self.best):
             self.best = candidate
         if self.refutation is not None:
-            distance = self.blocks.distance(candidate.d)
+            displacement = candidate.d - self.blocks.project(candidate.d)
+            distance = float(np.linalg.norm(displacement))
             if distance < self.nearest_distance:
-                self.nearest, self.nearest_distance = candidate, distance
+                self.nearest, self.nearest_distance, self.displacement = candidate, distance, displacement
         return candidate
 
     def candidate(self, d: Array) -> Candidate:
@@ -180,6 +188,7 @@ class Judge:
         margin = priced.bound - top - rounding_of_bound(priced.V, np.zeros(1), size)
         if margin <= 0:
             return None
+        self.refuted = self.refuted or self.elapsed()
         found = Refutation(list(duals), priced.V, margin, margin / stacked)
         if self.refutation is None or found.distance > self.refutation.distance:
             self.refutation = found
@@ -192,12 +201,11 @@ class Judge:
 
     def settle(self, d: Array) -> None:
         """Take ``d`` as the nearest policy if it is as near as the nearest so far, and cheaper."""
+        assert self.nearest is not None
         candidate = self.candidate(d)
-        distance = self.blocks.distance(candidate.d)
-        if self.nearest is None or (
-            distance <= (1 + AS_NEAR) * self.nearest_distance and candidate.value < self.nearest.value
-        ):
-            self.nearest, self.nearest_distance = candidate, min(distance, self.nearest_distance)
+        near = self.blocks.distance(candidate.d) <= (1 + AS_NEAR) * self.nearest_distance
+        if near and candidate.value < self.nearest.value:
+            self.nearest = candidate
 
     def cheapest(self, duals: Sequence[Array]) -> bool:
         """Price the duals into a bound on the cost of policies as near; return whether it closes their gap."""
@@ -216,11 +224,10 @@ class Judge:
         return self.nearest.value - here <= self.tolerance * self.nearest.scale
 
     def least_nearest(self) -> float:
-        """Return the bound on the cost of all policies that obey once each set is moved to the nearest policy."""
-        if self.moved is None or self.nearest is None:
+        """Return the bound on the cost of all policies that obey once each set is moved by its displacement."""
+        if self.moved is None or self.displacement is None:
             return -np.inf
-        d = self.nearest.d
-        moves = self.blocks.stacked(self.moved.duals) * (d - self.blocks.project(d))
+        moves = self.blocks.stacked(self.moved.duals) * self.displacement
         return self.moved.value - float(moves.sum()) - 8 * EPS * float(np.abs(moves).sum())
 
     def contradict(self, duals: Sequence[Array]) -> bool:
@@ -231,6 +238,7 @@ class Judge:
         margin = float(np.min(u)) - top - rounding_of_bound(V, V, size)
         if not margin > 0:
             return False
+        self.refuted = self.elapsed()
         self.refutation = Refutation(list(duals), V, margin, np.inf)
         return True
 

@@ -98,7 +98,7 @@ class Mixing:
             return status, f"mixing: policies from prices, {judge.iterations} rounds"
         if status is None:
             status = self._improve(judge, mixture)
-        if status is Status.INFEASIBLE and not self._draw_near(judge, mixture):
+        if status is Status.INFEASIBLE and judge.seek != "verdict" and not self._draw_near(judge, mixture):
             status = self._approach(judge, mixture) or self._improve(judge, mixture)
         return status, f"mixing {len(mixture.occupancies)} policies"
 
@@ -107,7 +107,7 @@ class Mixing:
         if judge.c.size * (2 * mixture.linear.upper.size + 1) > MOST_ENTRIES or not _spread_out(judge):
             return False
         pi = judge.candidate(mixture.mix(mixture.least_excess()[0])).policy.probabilities
-        return approach(judge, mixture.linear, mixture.scale, pi)
+        return approach(judge, mixture.linear, mixture.scale, mixture.cost_scale, pi)
 
     def _refine(self, judge: Judge, mixture: Mixture, pi: Array) -> Status | None:
         """Solve the program with frozen visits and evaluate its policy, round after round; None where it gets stuck."""
@@ -199,8 +199,9 @@ class Mixing:
             priced = policy_iteration(judge.dynamics, mixture.normal(multipliers), V, 0.0, judge.deadline)
             V = priced.V
             if judge.limit() is not None or not mixture.add_policy(priced.pairs):
-                mixture.relax(mixture.mix(weights))
-                return None if judge.limit() is None else Status.INFEASIBLE
+                assert judge.displacement is not None
+                mixture.relax(judge.displacement[0])
+                return None if judge.limit() is None and judge.seek == "policy" else Status.INFEASIBLE
 
     def _improve(self, judge: Judge, mixture: Mixture) -> Status:
         """Lower the cost of the mixture until the gap is proven, or until it is proven that no policy obeys.
@@ -212,7 +213,7 @@ class Mixing:
         if smoothing is None:
             smoothing = 0.0 if mixture.limits.size <= FEW_LIMITS else SMOOTHING
         pricing, penalty = Pricing(smoothing), FIRST_PENALTY
-        best, scale, known = -np.inf, judge.best.scale, judge.refutation is not None
+        best, scale, known = -np.inf, mixture.cost_scale, judge.refutation is not None
         gap = scale
         highest = float(np.max(judge.c))
         while True:

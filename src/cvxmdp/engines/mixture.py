@@ -16,6 +16,9 @@ from cvxmdp.engines.judge import Judge
 from cvxmdp.engines.presolve import indicator
 from cvxmdp.mdp import Array, Indices
 
+FREE = 1e-9
+"""A policy is free of cost below this share of the largest cost."""
+
 
 @dataclass(eq=False)
 class Mixture:
@@ -32,7 +35,7 @@ class Mixture:
     def __post_init__(self) -> None:
         """Measure each row by its limit or its size under the unconstrained optimum."""
         linear, judge = self.linear, self.judge
-        self.cost_scale = max(judge.best.scale if judge.best else 1.0, 1e-300)
+        self.cost_scale = _natural(judge)
         d = judge.best.d if judge.best else np.full(judge.c.size, 1 / judge.c.size)
         limit = np.maximum(*(np.where(np.isfinite(side), np.abs(side), 0.0) for side in (linear.upper, linear.lower)))
         size = np.maximum(limit, 1e-3 * np.asarray(linear.sizes @ d).ravel())
@@ -76,9 +79,9 @@ class Mixture:
         rows = np.asarray(self.linear.rows @ d).ravel() / self.scale
         return np.asarray(self.signs * rows[self.which])
 
-    def relax(self, d: Array) -> None:
-        """Shift the limits to where the point ``d`` stands outside them: ``E (d - project(d))`` is added to them."""
-        self.relaxation = np.asarray(self.linear.rows @ (d - self.linear.project(d))).ravel()
+    def relax(self, displacement: Array) -> None:
+        """Move the limits by a displacement v: ``E v`` is added to them."""
+        self.relaxation = np.asarray(self.linear.rows @ displacement).ravel()
         self.limits = self.limits + self.signs * (self.relaxation / self.scale)[self.which]
 
     def add_policy(self, pairs: Indices) -> bool:
@@ -168,6 +171,16 @@ class Mixture:
             [(0, None)] * (count + 1),
         )
         return answer.x[:-1], -answer.ineqlin.marginals * self.cost_scale, float(answer.x[-1])
+
+
+def _natural(judge: Judge) -> float:
+    """Return the size of the cost under the optimum without limits or, where that is free, under even choices."""
+    largest = float(np.max(np.abs(judge.c)))
+    if judge.best is not None and judge.best.scale > FREE * largest:
+        return judge.best.scale
+    counts = np.diff(judge.dynamics.first)
+    even = judge.dynamics.occupancy(np.repeat(1 / counts, counts))
+    return max(float(np.abs(judge.c) @ even), FREE * largest, 1e-300)
 
 
 def _solve(cost: Array, A: Array, b: Array, ones: Array, bounds: list[tuple[float | None, float | None]]) -> Any:

@@ -33,9 +33,9 @@ LEAST_ACCURACY = 1e-14
 class Approach:
     """Rounds towards the nearest policy.  Rows are measured by ``sizes``, distances by the root of ``unit``."""
 
-    def __init__(self, judge: Judge, linear: Linear, sizes: Array) -> None:
+    def __init__(self, judge: Judge, linear: Linear, sizes: Array, cost_scale: float) -> None:
         assert judge.refutation is not None
-        self.judge, self.linear = judge, linear
+        self.judge, self.linear, self.cost_scale = judge, linear, cost_scale
         # Sides as  signs * (E d) <= limits.  All are needed: the nearest allowed point need not be a distribution.
         up, down = np.flatnonzero(np.isfinite(linear.upper)), np.isfinite(linear.lower) & (linear.upper != linear.lower)
         self.which = np.concatenate([up, np.flatnonzero(down)])
@@ -71,7 +71,7 @@ class Approach:
         Return the last occupancy, None if there was no round, and what the cost is short of its bound.
         """
         judge, dynamics = self.judge, self.judge.dynamics
-        scale = share * self.margin / max(judge.best.scale if judge.best else 1.0, 1e-300)
+        scale = share * self.margin / self.cost_scale
         costs = np.ascontiguousarray(np.vstack([scale * judge.c, self.sides]).T)
         least, stuck, d = 1.0, 0, None
         for _ in range(MOST_ROUNDS):
@@ -102,9 +102,9 @@ class Approach:
         return d, scale
 
 
-def approach(judge: Judge, linear: Linear, sizes: Array, pi: Array) -> bool:
+def approach(judge: Judge, linear: Linear, sizes: Array, cost_scale: float, pi: Array) -> bool:
     """Find the nearest policy, then the cheapest of them; return whether the least distance is proven."""
-    steps = Approach(judge, linear, sizes)
+    steps = Approach(judge, linear, sizes, cost_scale)
     d, _ = steps.rounds(pi, 0.0)
     if d is None:
         return False
@@ -112,7 +112,7 @@ def approach(judge: Judge, linear: Linear, sizes: Array, pi: Array) -> bool:
     judge.propose(d)
     if judge.nearest is None or not judge.near:
         return False
-    for share in SHARES:
+    for share in SHARES if judge.seek == "policy" else ():
         if judge.limit() is not None:
             break
         nearest = judge.nearest

@@ -86,7 +86,7 @@ class Newton:
         # Another engine may have proven already that no policy obeys.
         status = self._optimize(judge, pieces, d0, step) if judge.refutation is None else None
         if status is None:
-            status = self._approach(judge, d0)
+            status = Status.INFEASIBLE if judge.seek == "verdict" else self._approach(judge, d0)
         if status is None:
             status = self._settle(judge, step)
         return status, f"proximal Newton method, {judge.iterations} Newton steps"
@@ -124,9 +124,10 @@ class Newton:
             judge.refute(judge.blocks.set_duals(candidate.d))
             judge.record(judge.nearest_distance)
             assert judge.refutation is not None
-            if judge.nearest_distance <= (1 + accuracy) * judge.refutation.distance or state.exhausted:
-                return None if judge.blocks.flat and judge.limit() is None else Status.INFEASIBLE
-            if judge.limit() is not None:
+            found = judge.nearest_distance <= (1 + accuracy) * judge.refutation.distance or state.exhausted
+            if found and judge.blocks.flat and judge.seek == "policy" and judge.limit() is None:
+                return None
+            if found or judge.limit() is not None:
                 return Status.INFEASIBLE
             state.advance(self.shrink)
 
@@ -134,8 +135,9 @@ class Newton:
         """Find the cheapest of the nearest policies: flat sets are moved by their displacements (Proposition 4)."""
         if judge.nearest is None:  # no projection succeeded
             return Status.INFEASIBLE
+        assert judge.displacement is not None
         d = judge.nearest.d
-        shifts = {id(block): d - block.project(d) for block in judge.blocks.sets}
+        shifts = {id(block): v for block, v in zip(judge.blocks.sets, judge.displacement, strict=True)}
         state = State(judge, judge.c, _pieces(judge, shifts), d, step, LOOSE * step, judge.nearest.scale)
         while True:
             state.minimize()

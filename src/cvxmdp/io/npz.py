@@ -15,7 +15,7 @@ from cvxmdp.certificate import Certificate
 from cvxmdp.mdp import MDP
 from cvxmdp.names import Numbers
 from cvxmdp.policy import Policy
-from cvxmdp.solution import Infeasibility, Solution, Stats
+from cvxmdp.solution import Infeasibility, Relaxation, Solution, Stats
 from cvxmdp.status import Progress, Status
 
 Path = str | os.PathLike[str]
@@ -78,6 +78,9 @@ def save_solution(solution: Solution, path: Path) -> None:
     if proof.margin_potential is not None:
         arrays["margin_potential"] = proof.margin_potential
         arrays |= {f"margin_dual:{i}": dual for i, dual in enumerate(proof.margin_duals)}
+    if proof.cheapest_potential is not None and proof.displacement is not None:
+        arrays |= {"cheapest_potential": proof.cheapest_potential, "displacements": proof.displacement}
+        arrays |= {f"cheapest_dual:{i}": dual for i, dual in enumerate(proof.cheapest_duals)}
     header: dict[str, Any] = {
         "status": solution.status.name,
         "states": _names(solution.policy.states),
@@ -90,6 +93,9 @@ def save_solution(solution: Solution, path: Path) -> None:
         "violations": dict(solution.violations),
         "tolerance": proof.tolerance,
         "margin": proof.margin,
+        "least_violation": proof.least_violation,
+        "least_distance": proof.least_distance,
+        "cheapest": proof.cheapest,
         "stats": {
             "method": solution.stats.method,
             "iterations": solution.stats.iterations,
@@ -99,8 +105,17 @@ def save_solution(solution: Solution, path: Path) -> None:
         },
     }
     if solution.infeasibility is not None:
-        arrays["displacement"] = solution.infeasibility.displacement
-        header["distance"] = solution.infeasibility.distance
+        found = solution.infeasibility
+        arrays["displacement"] = found.displacement
+        header["infeasibility"] = {
+            "distance": found.distance,
+            "relax": {name: list(vars(limit).values()) for name, limit in found.relax.items()},
+            "compromise": found.compromise,
+            "least": found.least,
+            "cheapest": found.cheapest,
+            "conflict": found.conflict,
+            "irreducible": found.irreducible,
+        }
     _write(path, SOLUTION, header, arrays)
 
 
@@ -126,7 +141,9 @@ def _solution(header: dict[str, Any], arrays: dict[str, Any]) -> Solution:
     certificate = Certificate(
         header["claim"], arrays["probabilities"], arrays["occupancy"], float(header["value"]), float(header["bound"]),
         header["costs"], header["violations"], header["tolerance"], numbered("dual"), arrays["potential"],
-        header["margin"], numbered("margin_dual"), arrays.get("margin_potential"),
+        header["margin"], numbered("margin_dual"), arrays.get("margin_potential"), header["least_violation"],
+        header["least_distance"], header["cheapest"], numbered("cheapest_dual"), arrays.get("cheapest_potential"),
+        arrays.get("displacements"),
     )  # fmt: skip
     stats = header["stats"]
     stats = Stats(
@@ -140,9 +157,12 @@ def _solution(header: dict[str, Any], arrays: dict[str, Any]) -> Solution:
     }
     infeasibility = None
     if "displacement" in arrays:
+        found = header["infeasibility"]
         infeasibility = Infeasibility(
-            arrays["displacement"], header["margin"], tuple(header["distance"]), header["violations"], policy
-        )
+            arrays["displacement"], header["margin"], tuple(found["distance"]),
+            {name: Relaxation(*limit) for name, limit in found["relax"].items()}, policy, found["compromise"],
+            found["least"], found["cheapest"], tuple(found["conflict"]), found["irreducible"],
+        )  # fmt: skip
     if {"OPTIMAL": "optimal", "INFEASIBLE": "infeasible"}.get(header["status"], "bound") != certificate.claim:
         raise ValueError(f"the status {header['status']} is not what the certificate claims: {certificate.claim}")
     visits = np.zeros(len(policy.states))

@@ -1,0 +1,210 @@
+"""What to do where no policy obeys: which limits conflict, what each would have to become, and compromises.
+
+All of it rests on one number.  A vector u that proves infeasibility with a margin still does so, with a smaller one,
+when limits are moved outwards by an amount t: the margin falls by t times the *ease* of u.  So no t below
+``margin / ease`` is enough, and where the ease is zero, no t at all.  There the problem is solved again, which finds a
+policy that obeys or the next vector: Newton's method for the least t, with a proof at every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from cvxmdp.blocks import Constraint
+from cvxmdp.constraints.combine import relative_ease
+from cvxmdp.constraints.linear import Linear
+from cvxmdp.engines.judge import Judge, Refutation
+from cvxmdp.mdp import Array
+from cvxmdp.solution import Relaxation
+from cvxmdp.status import Status
+
+MOST_STEPS = 40
+"""Newton steps towards the least amount."""
+IN_SUPPORT = 1e-6
+"""Share of the largest multiplier, in the size of its row, from which on a limit counts as part of a proof."""
+MOST_LIMITS = 24
+"""Conflicts of more limits are not reduced further: each would have to be left out once."""
+
+Limit = tuple[int, int | None]
+"""A constraint, or one row of a linear one."""
+
+
+class Ask(Protocol):
+    """Solve the problem with other constraints, and another cost if given; see ``seek`` of the judge."""
+
+    def __call__(
+        self, constraints: Sequence[Constraint], cost: Array | None = None, seek: str = "verdict"
+    ) -> tuple[Status, Judge]: ...
+
+
+Relax = Callable[[float], list[Constraint]]
+Ease = Callable[[Sequence[Array]], float]
+
+
+@dataclass(frozen=True, eq=False)
+class Least:
+    """The least amount: at least ``low``, by the proof ``refutation``, and enough is ``high``, as ``judge`` found.
+
+    Where no amount is enough, both are infinite; where it was not found out, ``high`` is NaN.
+    """
+
+    low: float
+    high: float
+    refutation: Refutation
+    judge: Judge | None = None
+
+
+def least_amount(ask: Ask, relax: Relax, ease: Ease, refutation: Refutation) -> Least:
+    """Find the least amount by which to relax, from a proof that none is not enough."""
+    amount, margin = 0.0, refutation.margin
+    for _ in range(MOST_STEPS):
+        slope = ease(refutation.duals)
+        if not slope > 0 or not np.isfinite(amount + margin / slope):
+            return Least(np.inf, np.inf, refutation)
+        amount += margin / slope
+        status, judge = ask(relax(amount), seek="distance")
+        if status is Status.OPTIMAL:
+            return Least(amount, amount, refutation, judge)
+        if status is not Status.INFEASIBLE or judge.refutation is None:
+            break
+        refutation, margin = judge.refutation, judge.refutation.margin
+    return Least(amount, np.nan, refutation)
+
+
+def alone(ask: Ask, constraints: Sequence[Constraint], k: int, refutation: Refutation) -> float | None:
+    """Return the least amount by which constraint k alone has to be relaxed; None if that is never enough."""
+    mine = constraints[k]
+    if mine.ease(refutation.duals[k]) == 0:
+        return None
+    others = [*constraints[:k], *constraints[k + 1 :]]
+    if isinstance(mine, Linear) and mine.upper.size == 1 and (mine.upper[0] == np.inf or mine.lower[0] == -np.inf):
+        # The least of one row under the other limits is a problem like any other.
+        sign, limit = (1.0, float(mine.upper[0])) if mine.upper[0] < np.inf else (-1.0, -float(mine.lower[0]))
+        row = mine.rows.toarray() if hasattr(mine.rows, "toarray") else mine.rows
+        status, judge = ask(others, sign * np.asarray(row).ravel())
+        if status is Status.OPTIMAL and judge.best is not None:
+            return max(judge.best.value - limit, 0.0)
+        return None if status is Status.INFEASIBLE else np.nan
+    found = least_amount(
+        ask, lambda t: [*others[:k], mine.relaxed(t), *others[k:]], lambda duals: mine.ease(duals[k]), refutation
+    )
+    return None if np.isinf(found.high) else found.high
+
+
+def least_relative(ask: Ask, constraints: Sequence[Constraint], refutation: Refutation) -> Least:
+    """Find the least worst violation, each limit measured by its size or its weight, and the cheapest policy there."""
+    return least_amount(
+        ask,
+        lambda t: [c.relaxed(t, relative=True) for c in constraints],
+        lambda duals: relative_ease(constraints, duals),
+        refutation,
+    )
+
+
+def by_priority(ask: Ask, constraints: Sequence[Constraint]) -> Judge | None:
+    """Meet the constraints of the first priority as well as possible, then those of the next, and so on.
+
+    Return the judge of the cheapest policy that does; None where it was not found.
+    """
+    amounts: dict[int, float] = {}
+    judge: Judge | None = None
+    for level in sorted({c.priority for c in constraints}):
+        mine = [c for c in constraints if c.priority <= level]
+
+        def relax(t: float, mine: Sequence[Constraint] = mine, level: int = level) -> list[Constraint]:
+            return [c.relaxed(amounts.get(c.priority, t), relative=True) for c in mine]
+
+        def ease(duals: Sequence[Array], mine: Sequence[Constraint] = mine, level: int = level) -> float:
+            pairs = zip(mine, duals, strict=True)
+            return sum(c.ease(dual, relative=True) for c, dual in pairs if c.priority == level)
+
+        status, judge = ask(relax(0.0))
+        amounts[level] = 0.0
+        if status is Status.INFEASIBLE and judge.refutation is not None:
+            del amounts[level]
+            found = least_amount(ask, relax, ease, judge.refutation)
+            if not np.isfinite(found.high):
+                return None
+            amounts[level], judge = found.high, found.judge
+        elif status is not Status.OPTIMAL:
+            return None
+    return judge
+
+
+def conflict(
+    ask: Ask, constraints: Sequence[Constraint], refutation: Refutation, needed: set[int]
+) -> tuple[list[Limit], bool]:
+    """Reduce a proof's limits to some that cannot all be obeyed, while any one of them less could be.
+
+    Constraints that are ``needed`` are known to be part of every conflict.  Also say whether it was reduced to the end.
+    """
+    current = _support(constraints, refutation.duals)
+    if len(current) > MOST_LIMITS:
+        return current, False
+    status, judge = ask(_only(constraints, current))
+    if status is not Status.INFEASIBLE:
+        return _support(constraints, [np.ones_like(dual) for dual in refutation.duals]), False
+    sure = True
+    for limit in list(current):
+        mine = constraints[limit[0]]
+        if limit[0] in needed and not (isinstance(mine, Linear) and mine.upper.size > 1):
+            continue
+        rest = [other for other in current if other != limit]
+        status, judge = (Status.OPTIMAL, judge) if not rest else ask(_only(constraints, rest))
+        if status is Status.INFEASIBLE:
+            current = rest
+        sure = sure and status in (Status.INFEASIBLE, Status.OPTIMAL)
+    return current, sure
+
+
+def named(constraints: Sequence[Constraint], limits: Sequence[Limit]) -> list[str]:
+    """Return limits by name."""
+    out = []
+    for k, row in limits:
+        mine = constraints[k]
+        out.append(mine.label(row) if isinstance(mine, Linear) and row is not None else mine.name)
+    return out
+
+
+def _support(constraints: Sequence[Constraint], duals: Sequence[Array]) -> list[Limit]:
+    """The limits that a proof uses, the least used first."""
+    weights: dict[Limit, float] = {}
+    for k, (constraint, dual) in enumerate(zip(constraints, duals, strict=True)):
+        if isinstance(constraint, Linear):
+            weights |= {(k, int(row)): float(w) for row, w in enumerate(np.abs(dual) * constraint.norms)}
+        else:
+            weights[k, None] = float(np.max(np.abs(constraint.normal(dual)[0]), initial=0.0))
+    most = max(weights.values())
+    used = [limit for limit, weight in weights.items() if weight > IN_SUPPORT * most]
+    return sorted(used, key=lambda limit: weights[limit])
+
+
+def _only(constraints: Sequence[Constraint], limits: Sequence[Limit]) -> list[Constraint]:
+    """The constraints with these limits alone."""
+    out: list[Constraint] = []
+    for k, constraint in enumerate(constraints):
+        rows = [row for j, row in limits if j == k]
+        if isinstance(constraint, Linear) and 0 < len(rows) < constraint.upper.size:
+            out.append(constraint.only(np.array([row in rows for row in range(constraint.upper.size)])))
+        elif rows:
+            out.append(constraint)
+    return out
+
+
+def explain(
+    ask: Ask, constraints: Sequence[Constraint], refutation: Refutation, violations: Mapping[str, float]
+) -> tuple[dict[str, Relaxation], list[str], bool]:
+    """Say what each constraint would have to become, and which limits conflict; also whether that is irreducible."""
+    amounts = [alone(ask, constraints, k, refutation) for k in range(len(constraints))]
+    needed = {k for k, amount in enumerate(amounts) if amount is not None and np.isfinite(amount)}
+    limits, reduced = conflict(ask, constraints, refutation, needed)
+    blamed = {k for k, _ in limits}
+    relax = {}
+    for k, (constraint, amount) in enumerate(zip(constraints, amounts, strict=True)):
+        words = constraint.said(amount) if amount is not None and np.isfinite(amount) else ""
+        relax[constraint.name] = Relaxation(violations[constraint.name], amount, words, k not in blamed)
+    return relax, named(constraints, limits), reduced
