@@ -25,6 +25,7 @@ from cvxmdp.constraints import (
     StateBounds,
     Vertices,
 )
+from cvxmdp.engines.conic import Conic
 from cvxmdp.engines.dual import Dual
 from cvxmdp.engines.interior import Interior
 from cvxmdp.engines.mixing import Mixing
@@ -48,6 +49,7 @@ __all__ = [
     "Budget",
     "Certificate",
     "CertificateError",
+    "Conic",
     "ConvexSet",
     "ConvexTerm",
     "Distance",

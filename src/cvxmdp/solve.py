@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from cvxmdp.problem import Problem
 
 NO_DISTANCE = (np.inf, np.inf)
+PATIENCE = 200
+"""Passes of an engine after which the next one tries."""
 
 
 class Solve:
@@ -255,12 +257,18 @@ def _engage(
     contradiction = judge.blocks.contradiction()
     if contradiction is not None and judge.contradict(contradiction):
         return Status.INFEASIBLE, _blame(problem.constraints, contradiction)
-    start = _start(warm_start, judge.blocks)
+    start, most = _start(warm_start, judge.blocks), judge.max_iterations
     for engine in engines:
+        # All but the last give up early where they crawl.
+        judge.max_iterations = most if engine is engines[-1] else min(most, judge.iterations + PATIENCE)
         status, sentence = engine.run(judge, start)
-        if status is not None:
-            return status, sentence
-    return Status.ITERATION_LIMIT, sentence
+        judge.max_iterations = most
+        near = judge.near or judge.seek == "verdict"
+        if status is not None and status is not Status.ITERATION_LIMIT and (status is not Status.INFEASIBLE or near):
+            break
+        if judge.limit() is not None:
+            break
+    return status or Status.ITERATION_LIMIT, sentence
 
 
 def _start(warm_start: Solution | None, blocks: Blocks) -> tuple[Array, list[Array]] | None:

@@ -217,14 +217,14 @@ class NormBall(Constraint, Ranked):
         return -self.norm.conjugate(dual)
 
     def relaxed(self, amount: float, relative: bool = False) -> NormBall:
-        radius = self.radius + amount * self._unit(relative)
+        radius = self.radius + amount * self.units(relative)
         return ranked(NormBall(self.center, radius, self.norm.p, self.norm.weights, self.name), self)
 
-    def _unit(self, relative: bool) -> float:
+    def units(self, relative: bool) -> float:
         return float(unit(self, relative, self.radius or self.norm(self.center) or 1.0))
 
     def ease(self, dual: Array, relative: bool = False) -> float:
-        return self.norm.conjugate(dual) * self._unit(relative)
+        return self.norm.conjugate(dual) * self.units(relative)
 
     def said(self, amount: float = 0.0) -> str:
         return f"within {self.radius + amount:.6g} of its center"

@@ -116,16 +116,16 @@ class Custom(Constraint):
     def relaxed(self, amount: float, relative: bool = False) -> Custom:
         """Return the set of all points within a distance."""
         out = copy.copy(self)
-        out._set = Grown(self, amount * self._unit(relative))
+        out._set = Grown(self, amount * self.units(relative))
         return out
 
     def ease(self, dual: Array, relative: bool = False) -> float:
-        return float(np.linalg.norm(self.normal(dual)[0])) * self._unit(relative)
+        return float(np.linalg.norm(self.normal(dual)[0])) * self.units(relative)
 
     def said(self, amount: float = 0.0) -> str:
         return f"within {amount:.6g} of the set" if amount else "in the set"
 
-    def _unit(self, relative: bool) -> float:
+    def units(self, relative: bool) -> float:
         return float(unit(self, relative, self.size**-0.5))  # the length of an even occupancy
 
 

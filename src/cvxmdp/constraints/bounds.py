@@ -102,10 +102,10 @@ class Bounds(Constraint, Ranked):
         return -dual
 
     def relaxed(self, amount: float, relative: bool = False) -> Bounds:
-        up, down = self._units(relative)
+        up, down = self.units(relative)
         return ranked(Bounds(self.lower - amount * down, self.upper + amount * up, self.name), self)
 
-    def _units(self, relative: bool) -> tuple[Any, Any]:
+    def units(self, relative: bool) -> tuple[Any, Any]:
         """What limits are measured by: a limit of zero by the largest of them."""
         sizes = [np.where(np.isfinite(side), np.abs(side), 0.0) for side in (self.upper, self.lower)]
         largest = max(float(np.max(size)) for size in sizes) or 1 / self.lower.size
@@ -113,7 +113,7 @@ class Bounds(Constraint, Ranked):
         return up, down
 
     def ease(self, dual: Array, relative: bool = False) -> float:
-        up, down = self._units(relative)
+        up, down = self.units(relative)
         return float(np.sum(np.maximum(dual, 0.0) * up + np.maximum(-dual, 0.0) * down))
 
     def said(self, amount: float = 0.0) -> str:

@@ -173,14 +173,14 @@ class EntropicLimit(Constraint):
         return self.sign * float(dual[-1])
 
     def relaxed(self, amount: float, relative: bool = False) -> EntropicLimit:
-        bound = self.bound + amount * self._unit(relative)
+        bound = self.bound + amount * self.units(relative)
         return ranked(EntropicLimit(self.name, self.function, bound, self.sign), self)
 
-    def _unit(self, relative: bool) -> float:
+    def units(self, relative: bool) -> float:
         return float(unit(self, relative, abs(self.bound) or 1.0))
 
     def ease(self, dual: Array, relative: bool = False) -> float:
-        return max(float(dual[-1]), 0.0) * self._unit(relative)
+        return max(float(dual[-1]), 0.0) * self.units(relative)
 
     def said(self, amount: float = 0.0) -> str:
         # An entropy is limited from below, a relative entropy from above.

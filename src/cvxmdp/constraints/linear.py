@@ -314,7 +314,7 @@ class Linear(Constraint, Ranked):
         return -float(dual[0]) if dual.size == 1 else -dual
 
     def relaxed(self, amount: float, relative: bool = False) -> Linear:
-        up, down = self._units(relative)
+        up, down = self.units(relative)
         return self._like(self.rows, self.upper + amount * up, self.lower - amount * down, self.labels)
 
     def only(self, kept: npt.NDArray[np.bool_]) -> Linear:
@@ -327,7 +327,7 @@ class Linear(Constraint, Ranked):
         out.labels = labels
         return out
 
-    def _units(self, relative: bool) -> tuple[Any, Any]:
+    def units(self, relative: bool) -> tuple[Any, Any]:
         """What the upper and lower limits are measured by: a limit of zero by its row's largest entry."""
         largest = np.asarray(_dense(self.sizes.max(axis=1))).ravel() if relative else np.ones(1)
         sizes = (np.where(np.isfinite(side), np.abs(side), 1.0) for side in (self.upper, self.lower))
@@ -336,7 +336,7 @@ class Linear(Constraint, Ranked):
         return up, down
 
     def ease(self, dual: Array, relative: bool = False) -> float:
-        up, down = self._units(relative)
+        up, down = self.units(relative)
         return float(np.sum(np.maximum(dual, 0.0) * up + np.maximum(-dual, 0.0) * down))
 
     def said(self, amount: float = 0.0) -> str:

@@ -158,7 +158,7 @@ class RobustBudget(Ranked):
                 f"the uncertainty of {self.name!r} has {errors.size} entries; the model has {cost.size} pairs"
             )
         if isinstance(errors, Ellipsoid):
-            return _EllipsoidBudget(self.name, cost, errors, self.at_most)
+            return EllipsoidBudget(self.name, cost, errors, self.at_most)
         rows = cost + (errors.half_widths if isinstance(errors, Box) else errors.errors)
         return Linear(rows, at_most=self.at_most, name=self.name)
 
@@ -179,7 +179,7 @@ class RobustBudget(Ranked):
         return self._vector(point).violation(point)
 
 
-class _EllipsoidBudget(Constraint):
+class EllipsoidBudget(Constraint):
     """``cost'd + |L'd| <= at_most`` with ``Q = L L'``.
 
     All is done in the basis of Q's eigenvectors, where L is diagonal.  The dual array is the multiplier m followed by m
@@ -192,7 +192,7 @@ class _EllipsoidBudget(Constraint):
         self._c = self._turn(cost)
         self._last: tuple[Array, tuple[Array, float, float]] | None = None
 
-    def bind(self, mdp: MDP) -> _EllipsoidBudget:
+    def bind(self, mdp: MDP) -> EllipsoidBudget:
         check_point(self.cost, mdp.num_pairs)
         return self
 
@@ -308,16 +308,16 @@ class _EllipsoidBudget(Constraint):
     def price(self, dual: Array) -> float:
         return -float(dual[0])
 
-    def relaxed(self, amount: float, relative: bool = False) -> _EllipsoidBudget:
-        at_most = self.at_most + amount * self._unit(relative)
-        return ranked(_EllipsoidBudget(self.name, self.cost, self.errors, at_most), self)
+    def relaxed(self, amount: float, relative: bool = False) -> EllipsoidBudget:
+        at_most = self.at_most + amount * self.units(relative)
+        return ranked(EllipsoidBudget(self.name, self.cost, self.errors, at_most), self)
 
-    def _unit(self, relative: bool) -> float:
+    def units(self, relative: bool) -> float:
         largest = float(np.max(np.abs(self.cost))) + float(np.sqrt(np.max(self.errors.axes)))
         return float(unit(self, relative, abs(self.at_most) or largest or 1.0))
 
     def ease(self, dual: Array, relative: bool = False) -> float:
-        return max(float(dual[0]), float(np.linalg.norm(dual[1:]))) * self._unit(relative)
+        return max(float(dual[0]), float(np.linalg.norm(dual[1:]))) * self.units(relative)
 
     def said(self, amount: float = 0.0) -> str:
         return f"at most {self.at_most + amount:.6g} in the worst case"

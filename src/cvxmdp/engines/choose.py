@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from cvxmdp.blocks import Constraint, Term
 from cvxmdp.constraints.ball import NormBall
 from cvxmdp.constraints.base import Custom
 from cvxmdp.constraints.linear import Linear
+from cvxmdp.engines.conic import Conic, conic
 from cvxmdp.engines.dual import Dual, curved
 from cvxmdp.engines.interior import Interior
 from cvxmdp.engines.mixing import Mixing
@@ -16,7 +18,7 @@ from cvxmdp.engines.splitting import Splitting
 from cvxmdp.mdp import MDP
 from cvxmdp.objectives.base import CustomTerm
 
-Engine = Splitting | Mixing | Interior | Dual | Newton
+Engine = Splitting | Mixing | Interior | Dual | Newton | Conic
 
 FEW_ROWS, MANY_ROWS = 20, 100
 """Up to 20 rows mixing is faster than Newton; up to 100 it is the better choice where Newton is too large."""
@@ -24,6 +26,8 @@ OWN_PAIRS = 200
 """Up to here the derivative of a user's own projection is found by moving each entry of its point."""
 INTERIOR_STATES = 6000
 """Up to here twenty dense factors of the states' matrix are worth their time."""
+CONIC_PAIRS = 50_000
+"""Up to here a conic program is worth its time and memory."""
 NEWTON_STATES = 3000
 """Up to here a factor in every Newton step is worth its time and memory."""
 
@@ -31,7 +35,7 @@ NEWTON_STATES = 3000
 def choose_engines(
     method: str | Engine, constraints: Sequence[Constraint], terms: Sequence[Term], mdp: MDP
 ) -> list[Engine]:
-    """Choose an engine by name, or by the problem, and one to go on with where it gives up.
+    """Choose an engine by name, or by the problem, and those to go on with where it gives up.
 
     ==============================================================  =============================================
     "auto" takes                                                    for
@@ -46,32 +50,30 @@ def choose_engines(
     splitting: it needs no more than projections                    all else, and own sets from 200 pairs on
     ==============================================================  =============================================
 
-    The dual and the interior point method give up where no policy obeys; splitting or Newton, by the end of the table,
-    then finds the nearest policy and the proof.
+    Up to 3000 states and 50 000 pairs a conic program follows where these crawl: on the border of what is possible,
+    where hardly any policy obeys or the limits are missed by a hair.  Sets that have no cones are left to Newton.
     """
     linear = not terms and all(isinstance(c, Linear) for c in constraints)
     one_curved = not terms and len(constraints) == 1 and curved(constraints[0]) is not None
     own = any(isinstance(block, (Custom, CustomTerm)) for block in (*constraints, *terms))
     balls = not terms and all(isinstance(c, NormBall) and c.norm.p == 2 for c in constraints)
     large = mdp.num_states > NEWTON_STATES or (own and mdp.num_pairs > OWN_PAIRS)
-    general: Engine = Splitting() if balls or large else Newton()
-    if isinstance(method, Engine):
-        engine: Engine = method
-    elif method == "auto":
+    last: list[Engine] = [Conic()] if conic(constraints) and not large and mdp.num_pairs <= CONIC_PAIRS else []
+    general: list[Engine] = [Splitting() if balls or large else Newton(), *last]
+    if method == "auto":
         rows = sum(c.upper.size for c in constraints if isinstance(c, Linear))
-        few = rows <= (FEW_ROWS if mdp.num_states <= NEWTON_STATES else MANY_ROWS)
-        many = linear and mdp.num_states <= INTERIOR_STATES
-        engine = Mixing() if linear and few else Interior() if many else Dual() if one_curved else general
-    else:
-        named: dict[str, Engine] = {
-            engine.name: engine for engine in (Splitting(), Mixing(), Interior(), Dual(), Newton())
-        }
-        if method not in named:
-            raise ValueError(
-                f'method is {method!r}; it must be "auto", "splitting", "mixing", "interior", "dual", "newton", or an '
-                "instance of cm.Splitting, cm.Mixing, cm.Interior, cm.Dual or cm.Newton"
-            )
-        engine = named[method]
+        if linear and rows <= (FEW_ROWS if mdp.num_states <= NEWTON_STATES else MANY_ROWS):
+            return [Mixing(), *last]
+        if linear and mdp.num_states <= INTERIOR_STATES:
+            return [Interior(), *(last or general)]
+        return [Dual(), *general] if one_curved else general
+    named: dict[Any, Engine] = {e.name: e for e in (Splitting(), Mixing(), Interior(), Dual(), Newton(), Conic())}
+    if not isinstance(method, Engine) and method not in named:
+        raise ValueError(
+            f'method is {method!r}; it must be "auto", {", ".join(map(repr, named))}, or an instance of '
+            f"{', '.join('cm.' + type(e).__name__ for e in named.values())}"
+        )
+    engine = method if isinstance(method, Engine) else named[method]
     if isinstance(engine, (Mixing, Interior)) and not linear:
         raise ValueError(f'method "{engine.name}" needs linear constraints and a cost alone; use "auto" or "splitting"')
     if isinstance(engine, Dual) and not one_curved:
@@ -79,4 +81,6 @@ def choose_engines(
             'method "dual" needs a cost under one constraint: a ball in the 2-norm, an entropy of pairs or a KL ball; '
             'use "auto"'
         )
-    return [engine, general] if isinstance(engine, (Dual, Interior)) else [engine]
+    if isinstance(engine, Conic) and (terms or not conic(constraints)):
+        raise ValueError('method "conic" needs a cost alone under sets that have cones; use "auto" or "newton"')
+    return [engine, *general] if isinstance(engine, (Dual, Interior)) else [engine]

@@ -77,8 +77,8 @@ class Judge:
     unconstrained: Unconstrained
     started: float = field(default_factory=time.perf_counter)
     seek: str = "policy"
-    """What is sought where no policy obeys: the cheapest of the nearest policies, the least "distance", or a "verdict"
-    alone."""
+    """What is sought: the best "policy", and where none obeys the cheapest of the nearest; a policy that obeys, or the
+    least "distance" to the limits; or, with less effort, a "verdict" whether one obeys."""
     best: Candidate | None = None
     bound: Bound | None = None
     refutation: Refutation | None = None
@@ -274,9 +274,14 @@ class Judge:
 
     def verdict(self) -> Status | None:
         """Say OPTIMAL once the best policy obeys and its gap is proven, a limit once it is reached, else None."""
-        if self.gap <= self.tolerance:
+        if self.gap <= self.tolerance or (self.obeyed and self.seek != "policy"):
             return Status.OPTIMAL
         return self.limit()
+
+    @property
+    def obeyed(self) -> bool:
+        """Whether a policy that obeys is known."""
+        return self.best is not None and self.best.violation <= self.tolerance
 
     def limit(self) -> Status | None:
         """Say which limit is reached, if any."""

@@ -84,9 +84,11 @@ class Newton:
             c = judge.c + judge.blocks.normals(duals)[0]
             pieces[0].u = -np.maximum(judge.dynamics.advantage(c, judge.prove(duals).V), 0.0)
         # Another engine may have proven already that no policy obeys.
-        status = self._optimize(judge, pieces, d0, step) if judge.refutation is None else None
+        status = None
+        if judge.refutation is None and judge.seek == "policy":
+            status = self._optimize(judge, pieces, d0, step)
         if status is None:
-            status = Status.INFEASIBLE if judge.seek == "verdict" else self._approach(judge, d0)
+            status = self._approach(judge, d0)
         if status is None:
             status = self._settle(judge, step)
         return status, f"proximal Newton method, {judge.iterations} Newton steps"
@@ -111,9 +113,10 @@ class Newton:
             state.advance(self.shrink)
 
     def _approach(self, judge: Judge, d: Array) -> Status | None:
-        """Lower the distance to the constraints until it is proven least; return None if the cheapest is yet to find.
+        """Lower the distance to the constraints until a policy obeys, or the distance is proven least.
 
-        For that the displacement has to be known more exactly than the tolerance.
+        Return None if the cheapest of the nearest is yet to find, for which the displacement has to be known more
+        exactly than the tolerance.
         """
         accuracy = DISPLACEMENT if judge.blocks.flat else judge.tolerance
         near: list[Piece] = [Near(block) for block in judge.blocks.sets]
@@ -123,12 +126,14 @@ class Newton:
             candidate = judge.propose(state.d)
             judge.refute(judge.blocks.set_duals(candidate.d))
             judge.record(judge.nearest_distance)
-            assert judge.refutation is not None
-            found = judge.nearest_distance <= (1 + accuracy) * judge.refutation.distance or state.exhausted
-            if found and judge.blocks.flat and judge.seek == "policy" and judge.limit() is None:
-                return None
-            if found or judge.limit() is not None:
+            limit = judge.limit()
+            if judge.refutation is None:
+                if judge.obeyed or limit is not None or state.exhausted:
+                    return judge.verdict() or Status.ITERATION_LIMIT
+            elif judge.seek == "verdict" or limit is not None:
                 return Status.INFEASIBLE
+            elif judge.nearest_distance <= (1 + accuracy) * judge.refutation.distance or state.exhausted:
+                return None if judge.blocks.flat and judge.seek == "policy" else Status.INFEASIBLE
             state.advance(self.shrink)
 
     def _settle(self, judge: Judge, step: float) -> Status:
