@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent
 
 RESULTS = ROOT / "results" / "verdicts.json"
 PAGE = ROOT.parent / "docs" / "verdicts.md"
-SEEDS = (1000, 1001, 1002, 1003)
+SEEDS = (2000, 2001, 2002, 2003)
 TIME_LIMIT = 30.0
 PEERS = {"Clarabel": "CVXPY with Clarabel", "HiGHS": "SciPy with HiGHS, linear limits only"}
 
@@ -66,7 +66,7 @@ def row(case: Case) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            solution = problem.solve(time_limit=TIME_LIMIT)
+            solution = problem.solve(time_limit=TIME_LIMIT, explain=False)
     except Exception as error:
         seconds = time.perf_counter() - start
         return {**found, "status": type(error).__name__, "seconds": round(seconds, 5), "complaints": [str(error)]}

@@ -107,8 +107,10 @@ def test_an_infeasible_solution_comes_back_with_its_displacement(tmp_path):
     SOLUTIONS["infeasible"].save(tmp_path / "answer.npz")
     back, was = cm.load_solution(tmp_path / "answer.npz").infeasibility, SOLUTIONS["infeasible"].infeasibility
     np.testing.assert_array_equal(back.displacement, was.displacement)
-    assert (back.margin, back.distance, back.relax) == (was.margin, was.distance, was.relax)
+    for name in ("margin", "distance", "relax", "compromise", "least", "cheapest", "conflict", "irreducible"):
+        assert getattr(back, name) == getattr(was, name)
     assert back.policy.table() == was.policy.table()
+    assert str(cm.load_solution(tmp_path / "answer.npz")) == str(SOLUTIONS["infeasible"])
 
 
 def test_a_feasible_solution_comes_back_without_a_displacement(tmp_path):
@@ -179,6 +181,13 @@ TAMPERED = {
     "a margin that is not a number": ("infeasible", with_field("margin", lambda _: np.nan), {}),
     "another proof of infeasibility": ("infeasible", None, {"margin_dual:0": lambda dual: -dual}),
     "no proof of infeasibility": ("infeasible", None, {"margin_potential": None}),
+    "a larger violation of all": ("infeasible", with_field("least_violation", lambda least: 1.001 * least), {}),
+    "a larger distance of all": ("infeasible", with_field("least_distance", lambda least: 1.001 * least), {}),
+    "a violation that is not a number": ("infeasible", with_field("least_violation", lambda _: np.nan), {}),
+    "a dearer cheapest policy": ("infeasible", with_field("cheapest", lambda cheapest: cheapest + 1e-4), {}),
+    "another displacement": ("infeasible", None, {"displacements": lambda v: 1.01 * v}),
+    "a displacement of other sets": ("infeasible", None, {"displacements": lambda v: np.vstack([v, v])}),
+    "another proof of the cheapest": ("infeasible", None, {"cheapest_potential": lambda V: V + np.arange(V.size)}),
 }
 
 
@@ -223,8 +232,9 @@ SPOILED_MODELS = {
     "missing transitions": (None, {"P_data": None}, "P_data|cvxmdp model"),
     "a missing field": (lambda header: {"kind": header["kind"], "version": 1}, {}, "discount|cvxmdp model"),
     "discount": (with_field("discount", lambda _: 1.5), {}, "discount"),
-    "names": (with_field("states", lambda states: states[1:]), {}, "states"),
-    "names that are a number": (with_field("states", lambda _: 3), {}, "states|cvxmdp model"),
+    "names": (with_field("states", lambda count: ["a", "b", "c", "d", "e", "f", "g"][: count - 1]), {}, "states"),
+    "numbers as names": (with_field("states", lambda count: count - 1), {}, "states"),
+    "names that are no list": (with_field("states", lambda _: 0.5), {}, "states|cvxmdp model"),
     "a header that is a list": (lambda header: [header], {}, "cvxmdp model"),
     "a later version": (with_field("version", lambda _: 99), {}, "version"),
 }

@@ -344,8 +344,8 @@ def test_relaxing_by_what_is_reported_makes_the_problem_feasible(method):
     relax = solution.infeasibility.relax
     rows, ball = constraints
     relaxed = [
-        cm.Linear(rows.rows, at_most=rows.upper + relax["linear"]),
-        cm.NormBall(ball.center, ball.radius + relax["ball"]),
+        cm.Linear(rows.rows, at_most=rows.upper + relax["linear"].exceeded),
+        cm.NormBall(ball.center, ball.radius + relax["ball"].exceeded),
     ]
     for constraint in relaxed:
         assert constraint.violation(solution.occupancy) <= 1e-12

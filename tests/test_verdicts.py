@@ -22,7 +22,7 @@ def test_the_cases_cover_every_kind_and_every_margin():
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_verdict_is_right(case):
     problem = case.problem
-    solution = problem.solve(time_limit=TIME_LIMIT)
+    solution = problem.solve(time_limit=TIME_LIMIT, explain=False)
     status = solution.status.name
     assert case.complaints(problem, solution) == []
     assert judge(case.margin, status) != "wrong", status

@@ -41,7 +41,7 @@ class Stats:
 COMPROMISES = ("nearest", "relative", "priority")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Relaxation:
     """What one constraint has to do with the conflict.
 

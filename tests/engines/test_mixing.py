@@ -164,9 +164,9 @@ def test_the_policy_of_an_infeasible_problem_is_the_cheapest_of_the_nearest(seed
     v, _ = nearest_displacement(model, E, b)
     best, _, _ = optimum(model, c, [linear_block(E, b + E @ v + 1e-6)])
     scale = np.abs(c) @ solution.occupancy
-    assert solution.value == pytest.approx(best, abs=1e-3 * scale)
+    assert solution.value == pytest.approx(best, abs=1e-4 * scale)  # the optimum of limits with a hair of room
     # Relaxing every limit by what is reported makes the problem feasible, and the policy obeys.
-    relaxed = b + solution.infeasibility.relax["linear"]
+    relaxed = b + solution.infeasibility.relax["linear"].exceeded
     assert np.all(E @ solution.occupancy <= relaxed + 1e-9)
 
 
@@ -179,12 +179,12 @@ def test_among_equally_near_policies_the_cheapest_is_returned(dear_first):
     )
     solution = cm.Problem(mdp, "cost", [cm.Budget("risk", at_most=0.05)]).solve(method="mixing")
     assert solution.status is cm.Status.INFEASIBLE
-    np.testing.assert_allclose(solution.policy.probabilities, [1, 0, 0, 1] if dear_first else [1, 0, 1, 0], atol=1e-3)
-    assert solution.value == pytest.approx(6.0, rel=1e-3)  # half of the time in each state
-    assert solution.costs["risk"] == pytest.approx(0.15, rel=1e-4)
+    np.testing.assert_allclose(solution.policy.probabilities, [1, 0, 0, 1] if dear_first else [1, 0, 1, 0], atol=1e-5)
+    assert solution.value == pytest.approx(6.0, rel=2e-6)  # half of the time in each state
+    assert solution.costs["risk"] == pytest.approx(0.15, rel=1e-6)
     row = np.array([0.0, 1.0, 0.3, 0.3])
-    np.testing.assert_allclose(solution.infeasibility.displacement, 0.1 * row / (row @ row), atol=1e-5)
-    assert solution.infeasibility.relax["risk"] == pytest.approx(0.1, rel=1e-3)
+    np.testing.assert_allclose(solution.infeasibility.displacement, 0.1 * row / (row @ row), rtol=1e-6)
+    assert solution.infeasibility.relax["risk"].exceeded == pytest.approx(0.1, rel=1e-6)
 
 
 @pytest.mark.parametrize("rows", [20, 60])

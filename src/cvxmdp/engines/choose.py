@@ -70,8 +70,9 @@ def choose_engines(
     named: dict[Any, Engine] = {e.name: e for e in (Splitting(), Mixing(), Interior(), Dual(), Newton(), Conic())}
     if not isinstance(method, Engine) and method not in named:
         raise ValueError(
-            f'method is {method!r}; it must be "auto", {", ".join(map(repr, named))}, or an instance of '
-            f"{', '.join('cm.' + type(e).__name__ for e in named.values())}"
+            f'method is {method!r}; it must be "auto", '
+            + ", ".join(f'"{name}"' for name in named)
+            + f", or an instance of {', '.join('cm.' + type(e).__name__ for e in named.values())}"
         )
     engine = method if isinstance(method, Engine) else named[method]
     if isinstance(engine, (Mixing, Interior)) and not linear:

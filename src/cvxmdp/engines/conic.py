@@ -30,6 +30,8 @@ Dual = Callable[[Array], Array]
 
 ACCURACY = 1e-11
 MOST_STEPS = 200
+LARGEST = 1e100
+"""Multipliers of a program without a solution grow for ever."""
 LEAST_T = -1.0
 """Limits are tightened by no more than their size."""
 
@@ -91,7 +93,7 @@ class Conic:
         judge.propose(x)
         of_cost = [unit / program.scale * dual(z) for dual in duals]
         if judge.prove(of_cost).value > float(np.max(judge.c)):
-            judge.refute(of_cost)  # no policy costs that much: the limits are missed by a hair
+            judge.refute(_scaled(of_cost))  # no policy costs that much: the limits are missed by a hair
         judge.record(np.nan)
 
     def _approach(self, judge: Judge) -> None:
@@ -106,7 +108,7 @@ class Conic:
         x, z = program.solve(judge)
         judge.iterations += 1
         candidate = judge.propose(x)
-        judge.refute(judge.blocks.split([dual(z) for dual in duals], judge.blocks.constraints))
+        judge.refute(judge.blocks.split(_scaled([dual(z) for dual in duals]), judge.blocks.constraints))
         judge.refute(judge.blocks.set_duals(candidate.d))
         judge.record(judge.nearest_distance)
 
@@ -114,7 +116,7 @@ class Conic:
         x, z = program.solve(judge)
         judge.iterations += 1
         judge.propose(x)
-        if not judge.obeyed and judge.refute([dual(z) for dual in duals]) is not None:
+        if not judge.obeyed and judge.refute(_scaled([dual(z) for dual in duals])) is not None:
             judge.propose(x)  # as the nearest policy so far
         judge.record(np.nan)
 
@@ -184,7 +186,7 @@ class Program:
             ],
             settings,
         ).solve()
-        x, z = np.asarray(answer.x), np.asarray(answer.z)
+        x, z = np.asarray(answer.x), np.clip(np.asarray(answer.z), -LARGEST, LARGEST)
         d = np.maximum(np.nan_to_num(x[: self.pairs]), 0.0)
         return (d / d.sum() if d.sum() > 0 else np.full(d.size, 1 / d.size)), np.nan_to_num(z)
 
@@ -309,6 +311,12 @@ class Program:
             blocks[t] = sp.csc_array(np.append(-c.units(True), np.zeros(self.pairs))[:, None])
         where = self.add("second order", blocks, np.append(c.at_most, np.zeros(self.pairs)))
         return lambda z: np.append(max(float(z[where][0]), 0.0), -z[where][1:])
+
+
+def _scaled(duals: Sequence[Array]) -> list[Array]:
+    """Return a proof's duals with entries up to one: it proves the same at any scale."""
+    most = max((float(np.max(np.abs(dual), initial=0.0)) for dual in duals), default=0.0) or 1.0
+    return [dual / most for dual in duals]
 
 
 def _on(x: Columns, away: tuple[Columns, float] | None) -> dict[Columns, float]:
