@@ -418,3 +418,59 @@ def test_putermans_optimum_changes_at_the_discount_ten_elevenths(g, best):
     assert solution.status is cm.Status.OPTIMAL
     assert solution.policy.table() == [("s1", best, 1.0), ("s2", "a21", 1.0)]
     assert solution.value == pytest.approx(-(1 - g) * max(reward_of_a11(g), reward_of_a12(g)), rel=1e-9)
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_arrays_that_nobody_can_change_are_shared(form):
+    P = np.array([[0.5, 0.5], [0.0, 1.0], [1.0, 0.0], [0.25, 0.75]])
+    P = P if form == "dense" else sp.csr_array(P)
+    parts = [P] if form == "dense" else [P.data, P.indices, P.indptr]
+    cost = np.arange(4.0)
+    changeable = cm.MDP.from_pairs([0, 0, 1, 1], [0, 1, 0, 1], P, {"cost": cost}, 0.9)
+    for array in (*parts, cost):
+        array.flags.writeable = False
+    fixed = cm.MDP.from_pairs([0, 0, 1, 1], [0, 1, 0, 1], P, {"cost": cost}, 0.9)
+
+    def whole(matrix):
+        return matrix if form == "dense" else matrix.data
+
+    assert not np.shares_memory(whole(changeable.transitions), whole(P))
+    assert np.shares_memory(whole(fixed.transitions), whole(P))
+    assert fixed.costs["cost"] is cost
+    assert np.shares_memory(whole(fixed.with_discount(0.5).transitions), whole(P))
+
+
+def test_a_view_of_what_can_change_is_copied():
+    base = np.array([[0.5, 0.5], [0.0, 1.0]])
+    view = base.view()
+    view.flags.writeable = False
+    mdp = cm.MDP.from_pairs([0, 1], [0, 0], view, {"cost": [1.0, 2.0]}, 0.9)
+    base[0] = [0.0, 1.0]
+    np.testing.assert_array_equal(mdp.transitions[0], [0.5, 0.5])
+
+
+def test_fixed_rows_that_sum_to_one_nearly_are_made_exact_in_a_copy():
+    P = np.array([[0.5, 0.5 + 1e-7], [0.0, 1.0]])
+    P.flags.writeable = False
+    mdp = cm.MDP.from_pairs([0, 1], [0, 0], P, {"cost": [1.0, 2.0]}, 0.9)
+    assert mdp.transitions[0].sum() == pytest.approx(1.0, abs=1e-15)
+    assert P[0, 1] == 0.5 + 1e-7
+
+
+def test_numbers_are_names_without_being_stored():
+    names = as_numbered(12).states
+    assert (len(names), names[11], names[-1], names[2:4]) == (12, "11", "11", ("2", "3"))
+    assert names.index("7") == 7
+    assert "7" in names
+    for other in ("12", "-1", "07", "x", 7):
+        assert other not in names
+    with pytest.raises(ValueError, match="12 numbers"):
+        names.index("12")
+    assert names == tuple(map(str, range(12)))
+    assert names != tuple("abcdefghijkl")
+    assert hash(names) == hash(tuple(map(str, range(12))))
+    assert list(names) == [str(k) for k in range(12)]
+
+
+def as_numbered(states):
+    return cm.MDP.from_pairs(np.arange(states), np.zeros(states, int), np.eye(states), {"cost": np.ones(states)}, 0.9)

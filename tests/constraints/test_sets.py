@@ -668,6 +668,72 @@ def test_the_price_of_a_users_set_is_that_of_its_growth():
     assert block.price(block.dual(y, z, 1.0)) == pytest.approx(-np.linalg.norm(y - z), rel=1e-12)
 
 
+# ------------------------------------------------------------------------------------------------- relaxation
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_set_relaxed_by_the_violation_of_a_point_just_holds_it(kind, seed):
+    case = random_case(kind, seed)
+    y = case.members[0] + np.random.default_rng(seed).uniform(0.5, 1.5, size=SIZE)  # positive where entropies are
+    y = y if case.violation(y) > 0.01 else outside(case, seed)[0]
+    excess = case.block.violation(y)
+    if kind.startswith(("entropy", "KL")) and np.min(y) < 0:
+        return  # no entropy allows a negative entry
+    assert case.block.relaxed(excess * (1 + 1e-9)).violation(y) <= 1e-8
+    assert case.block.relaxed(excess * 0.99).violation(y) == pytest.approx(0.01 * excess, rel=1e-6)
+    assert case.block.relaxed(0.0).violation(y) == pytest.approx(excess, rel=1e-12)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "custom"])
+def test_the_ease_is_how_fast_the_support_grows(kind, seed, relative):
+    case = random_case(kind, seed)
+    y, z = outside(case, seed)
+    dual = case.block.dual(y, z, 1.7)
+    before, after = (case.block.relaxed(t, relative).normal(dual)[1] for t in (0.0, 0.3))
+    assert after - before == pytest.approx(0.3 * case.block.ease(dual, relative), rel=1e-9, abs=1e-12)
+
+
+def test_a_users_set_grows_by_a_distance():
+    block = custom().block
+    y = np.full(SIZE, 2.0)
+    z = block.project(y)
+    grown = block.relaxed(0.25)
+    np.testing.assert_allclose(grown.project(y), z + 0.25 * (y - z) / np.linalg.norm(y - z), rtol=1e-12)
+    u = y - z
+    before = block.normal(block.dual(y, z, 1.0))[1]
+    after = grown.normal(grown.dual(y, grown.project(y), np.linalg.norm(u) / (np.linalg.norm(u) - 0.25)))[1]
+    assert after - before == pytest.approx(0.25 * block.ease(block.dual(y, z, 1.0)), rel=1e-9)
+
+
+def test_limits_are_measured_by_their_size_or_their_weight():
+    rows = np.array([[1.0, 2.0], [3.0, -4.0]])
+    limit = cm.Linear(rows, at_most=[0.5, 0.0], at_least=[-2.0, -np.inf])
+    relaxed = limit.relaxed(0.1, relative=True)
+    np.testing.assert_allclose(relaxed.upper, [0.55, 0.4])  # a limit of zero counts its row's largest entry
+    np.testing.assert_allclose(relaxed.lower, [-2.2, -np.inf])
+    weighted = cm.Linear(rows, at_most=[0.5, 0.0], weight=3.0).relaxed(0.1, relative=True)
+    np.testing.assert_allclose(weighted.upper, [0.8, 0.3])
+    assert (weighted.weight, weighted.priority) == (3.0, 1)
+    assert cm.NormBall(np.zeros(2), 0.2).relaxed(0.5, relative=True).radius == pytest.approx(0.3)
+    np.testing.assert_allclose(cm.Bounds(upper=[0.2, 0.0]).relaxed(0.5, relative=True).upper, [0.3, 0.1])
+
+
+def test_a_limit_says_itself_and_what_it_becomes():
+    mdp = MODEL
+    assert cm.Budget(np.ones(SIZE), at_most=0.5).bind(mdp).said(0.25) == "at most 0.75"
+    assert cm.Linear(np.ones(SIZE), at_least=0.5).said(0.25) == "at least 0.25"
+    assert cm.Linear(np.ones(SIZE), equal=0.5).said() == "equal to 0.5"
+    assert cm.Linear(np.ones(SIZE), equal=0.5).said(0.1) == "between 0.4 and 0.6"
+    assert cm.NormBall(np.zeros(SIZE), 0.5).said(0.25) == "within 0.75 of its center"
+    assert cm.Entropy(at_least=1.5).bind(mdp).said(0.25) == "at least 1.25 nats"
+    assert cm.KLBall(np.full(SIZE, 1 / SIZE), 0.5).bind(mdp).said(0.25) == "at most 0.75 nats"
+    budget = cm.RobustBudget(np.ones(SIZE), cm.Ellipsoid(np.ones(SIZE)), at_most=0.5).bind(mdp)
+    assert budget.said(0.25) == "at most 0.75 in the worst case"
+
+
 # --------------------------------------------------------------------------------------------------- response
 
 
