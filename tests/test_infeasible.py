@@ -49,7 +49,10 @@ def infeasible_rows(seed, shape="dense", rows=4, excess=0.2):
 
 
 def budgets(mdp, E, b, **extra):
-    return [cm.Budget(row, at_most=limit, name=f"limit {k}", **extra) for k, (row, limit) in enumerate(zip(E, b))]
+    return [
+        cm.Budget(row, at_most=limit, name=f"limit {k}", **extra)
+        for k, (row, limit) in enumerate(zip(E, b, strict=True))
+    ]
 
 
 # Verdict and nearest policy ------------------------------------------------------------------------------------------
@@ -123,9 +126,12 @@ def test_the_cheapest_of_the_nearest_is_proven_cheapest(shape, seed, rows):
     scale = np.abs(mdp.costs["cost"]) @ solution.occupancy
     # What v and the room leave open is worth its multipliers.
     slack = (1e-7 * np.abs(E).sum(axis=1) * np.abs(v).max() + room) @ multipliers
-    assert solution.value == pytest.approx(best, abs=2e-6 * scale + slack)
-    assert solution.infeasibility.cheapest <= solution.value
-    assert solution.infeasibility.cheapest == pytest.approx(solution.value, abs=1.1e-6 * scale)
+    found = solution.infeasibility
+    assert found.cheapest <= best + 1e-6 * scale + slack
+    assert found.cheapest <= solution.value <= found.cheapest + 1.1e-6 * scale
+    assert solution.value <= best + 1.1e-6 * scale + slack
+    assert found.distance[1] <= (1 + 1e-7) * found.distance[0]
+    assert solution.value >= best - 1e-3 * scale
 
 
 @pytest.mark.parametrize("excess", [1e-1, 1e-3, 1e-5])
@@ -210,7 +216,7 @@ def test_a_constraint_of_several_rows_is_widened_as_a_whole():
     t, _ = least_relative(model, E, b, np.ones(3))
     found = solution.infeasibility.relax["rows"]
     assert found.amount == pytest.approx(t, rel=1e-6)
-    assert found.alone == f"3 limits, each wider by {found.amount:.6g}"
+    assert found.alone == f"each wider by {found.amount:.6g}"
 
 
 def check_irreducible(problem_of, conflict, everything):
@@ -253,7 +259,7 @@ def test_states_are_blamed_by_name():
                             states=["start", "left", "right"])  # fmt: skip
     solution = cm.Problem(mdp, "cost", [cm.StateBounds(upper={"left": 0.1, "right": 0.1, "start": 0.9})]).solve()
     assert set(solution.infeasibility.conflict) == {"visits of left", "visits of right"}
-    assert "visits of left" in str(solution)
+    assert "visits of left" in " ".join(str(solution).split())
 
 
 def test_an_innocent_limit_is_called_so():
@@ -340,7 +346,7 @@ def test_a_curved_problem_has_its_compromises_too():
     assert shares.max() == pytest.approx(solution.infeasibility.least, rel=1e-3)
     # Relaxing all by a little less leaves nothing, by a little more something.
     for change, status in ((1 - 1e-3, cm.Status.INFEASIBLE), (1 + 1e-3, cm.Status.OPTIMAL)):
-        relaxed = [limit + change * shares.max() * size for limit, size in zip(limits, sizes)]
+        relaxed = [limit + change * shares.max() * size for limit, size in zip(limits, sizes, strict=True)]
         assert cm.Problem(mdp, "cost", make(relaxed)).solve(explain=False).status is status
 
 

@@ -423,11 +423,18 @@ def test_putermans_optimum_changes_at_the_discount_ten_elevenths(g, best):
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 def test_arrays_that_nobody_can_change_are_shared(form):
     P = np.array([[0.5, 0.5], [0.0, 1.0], [1.0, 0.0], [0.25, 0.75]])
-    P = P if form == "dense" else sp.csr_array(P)
-    parts = [P] if form == "dense" else [P.data, P.indices, P.indptr]
+    parts = [P]
+    if form == "sparse":
+        parts = [
+            np.array([0.5, 0.5, 1, 1, 0.25, 0.75]),
+            np.array([0, 1, 1, 0, 0, 1], np.int32),
+            np.array([0, 2, 3, 4, 6], np.int32),
+        ]
+        P = sp.csr_array(tuple(parts), shape=(4, 2))
     cost = np.arange(4.0)
     changeable = cm.MDP.from_pairs([0, 0, 1, 1], [0, 1, 0, 1], P, {"cost": cost}, 0.9)
-    for array in (*parts, cost):
+    of_matrix = [P.data, P.indices, P.indptr] if form == "sparse" else []  # views of the parts
+    for array in (*parts, *of_matrix, cost):
         array.flags.writeable = False
     fixed = cm.MDP.from_pairs([0, 0, 1, 1], [0, 1, 0, 1], P, {"cost": cost}, 0.9)
 
@@ -436,7 +443,7 @@ def test_arrays_that_nobody_can_change_are_shared(form):
 
     assert not np.shares_memory(whole(changeable.transitions), whole(P))
     assert np.shares_memory(whole(fixed.transitions), whole(P))
-    assert fixed.costs["cost"] is cost
+    assert np.shares_memory(fixed.costs["cost"], cost)
     assert np.shares_memory(whole(fixed.with_discount(0.5).transitions), whole(P))
 
 

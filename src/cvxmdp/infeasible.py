@@ -85,7 +85,7 @@ def alone(ask: Ask, constraints: Sequence[Constraint], k: int, refutation: Refut
         # The least of one row under the other limits is a problem like any other.
         sign, limit = (1.0, float(mine.upper[0])) if mine.upper[0] < np.inf else (-1.0, -float(mine.lower[0]))
         row = mine.rows.toarray() if hasattr(mine.rows, "toarray") else mine.rows
-        status, judge = ask(others, sign * np.asarray(row).ravel())
+        status, judge = ask(others, sign * np.asarray(row).ravel(), seek="optimum")
         if status is Status.OPTIMAL and judge.best is not None:
             return max(judge.best.value - limit, 0.0)
         return None if status is Status.INFEASIBLE else np.nan
@@ -95,20 +95,28 @@ def alone(ask: Ask, constraints: Sequence[Constraint], k: int, refutation: Refut
     return None if np.isinf(found.high) else found.high
 
 
-def least_relative(ask: Ask, constraints: Sequence[Constraint], refutation: Refutation) -> Least:
-    """Find the least worst violation, each limit measured by its size or its weight, and the cheapest policy there."""
-    return least_amount(
-        ask,
-        lambda t: [c.relaxed(t, relative=True) for c in constraints],
-        lambda duals: relative_ease(constraints, duals),
-        refutation,
-    )
+def least_relative(
+    ask: Ask, constraints: Sequence[Constraint], refutation: Refutation, tolerance: float
+) -> tuple[Refutation, Judge | None]:
+    """Find the least worst violation, each limit measured by its size or its weight, and the cheapest policy there.
+
+    Return the proof that none has a lesser one, and the judge of the policy.
+    """
+
+    def relax(t: float) -> list[Constraint]:
+        return [c.relaxed(t, relative=True) for c in constraints]
+
+    found = least_amount(ask, relax, lambda duals: relative_ease(constraints, duals), refutation)
+    if found.judge is None:
+        return found.refutation, None
+    return found.refutation, cheapest(ask, relax(found.high + tolerance / 2)) or found.judge
 
 
-def by_priority(ask: Ask, constraints: Sequence[Constraint]) -> Judge | None:
+def by_priority(ask: Ask, constraints: Sequence[Constraint], tolerance: float) -> Judge | None:
     """Meet the constraints of the first priority as well as possible, then those of the next, and so on.
 
-    Return the judge of the cheapest policy that does; None where it was not found.
+    What is known to be possible only to the tolerance leaves the next ones that much room.  Return the judge of a
+    policy that does it; None where it was not found.
     """
     amounts: dict[int, float] = {}
     judge: Judge | None = None
@@ -129,10 +137,16 @@ def by_priority(ask: Ask, constraints: Sequence[Constraint]) -> Judge | None:
             found = least_amount(ask, relax, ease, judge.refutation)
             if not np.isfinite(found.high):
                 return None
-            amounts[level], judge = found.high, found.judge
+            amounts[level], judge = found.high + tolerance, found.judge
         elif status is not Status.OPTIMAL:
             return None
-    return judge
+    return cheapest(ask, [c.relaxed(amounts[c.priority], relative=True) for c in constraints]) or judge
+
+
+def cheapest(ask: Ask, constraints: Sequence[Constraint]) -> Judge | None:
+    """Return the judge of the cheapest policy under limits that are known to be possible, if it was found."""
+    status, judge = ask(constraints, seek="optimum")
+    return judge if status is Status.OPTIMAL else None
 
 
 def conflict(

@@ -88,7 +88,8 @@ class Infeasibility:
         Proven: every policy exceeds some limit by at least this many times the limit's size.  It says how thin the
         verdict is.
     cheapest : float
-        Proven lower bound on the cost of the policies that are as near; minus infinity where none is known.
+        Proven lower bound on the cost of the nearest policies; minus infinity where none is known.  The policy returned
+        is as near to a relative 1e-8 and costs no more than this, to the tolerance.
     conflict : tuple of str
         Limits that cannot all be obeyed, by name.  All others are innocent of it.
     irreducible : bool

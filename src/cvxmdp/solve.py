@@ -140,18 +140,19 @@ class Solve:
         constraints = self.problem.constraints
         assert judge.refutation is not None
         if self.when_infeasible == "priority":
-            best = by_priority(self.ask, constraints)
+            best = by_priority(self.ask, constraints, self.tolerance)
             if best is not None and best.best is not None:
                 judge.nearest = judge.candidate(best.best.d)
             return "priority"
         if self.when_infeasible == "nearest" and not judge.contradictory:
             return "nearest"
-        found = least_relative(self.ask, constraints, judge.refutation)  # where no point is allowed, none is nearest
-        if found.judge is not None and found.judge.best is not None:
-            judge.nearest = judge.candidate(found.judge.best.d)
+        # Where no point is allowed, none is nearest.
+        proof, found = least_relative(self.ask, constraints, judge.refutation, self.tolerance)
+        if found is not None and found.best is not None:
+            judge.nearest = judge.candidate(found.best.d)
         if not judge.contradictory:
-            judge.refutation = None
-            judge.refute(found.refutation.duals)
+            before, judge.refutation = judge.refutation, None
+            judge.refutation = judge.refute(proof.duals) or before
         return "relative"
 
     def _chosen(self, judge: Judge, status: Status) -> Candidate:
@@ -178,7 +179,7 @@ class Solve:
             high = judge.blocks.distance(chosen.d)
             distance = min(proof.distance, high), high  # equal but for rounding at the end
             if judge.displacement is not None:
-                v, cheapest = np.sum(judge.displacement, axis=0), judge.least_nearest()
+                v, cheapest = np.sum(judge.displacement, axis=0), min(judge.least_nearest(), chosen.value)
         least = proof.margin / max(relative_ease(constraints, proof.duals), 1e-300)
         return Infeasibility(
             v, proof.margin, distance, relax, chosen.policy, compromise, least, cheapest, tuple(conflict), reduced
@@ -263,7 +264,7 @@ def _engage(
         judge.max_iterations = most if engine is engines[-1] else min(most, judge.iterations + PATIENCE)
         status, sentence = engine.run(judge, start)
         judge.max_iterations = most
-        near = judge.near or judge.seek == "verdict"
+        near = judge.near or not judge.wants_nearest
         if status is not None and status is not Status.ITERATION_LIMIT and (status is not Status.INFEASIBLE or near):
             break
         if judge.limit() is not None:

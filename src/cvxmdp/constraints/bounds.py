@@ -117,7 +117,7 @@ class Bounds(Constraint, Ranked):
         return float(np.sum(np.maximum(dual, 0.0) * up + np.maximum(-dual, 0.0) * down))
 
     def said(self, amount: float = 0.0) -> str:
-        return "limits on each pair" + (f", each wider by {amount:.6g}" if amount else "")
+        return f"each wider by {amount:.6g}" if amount else "limits on each pair"
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
         return Response(masked(point != projected))

@@ -341,7 +341,7 @@ class Linear(Constraint, Ranked):
 
     def said(self, amount: float = 0.0) -> str:
         if self.upper.size > 1:
-            return f"{self.upper.size} limits" + (f", each wider by {amount:.6g}" if amount else "")
+            return f"each wider by {amount:.6g}" if amount else f"{self.upper.size} limits"
         low, high = float(self.lower[0]) - amount, float(self.upper[0]) + amount
         if low == high:
             return f"equal to {low:.6g}"

@@ -251,7 +251,7 @@ class EllipsoidBudget(Constraint):
         """Return the prox of ``m |L'd|`` and the root k of ``k |L'y / (1 + k Q)| = m``, inf where there is none."""
         q = self.errors.axes
         charged = q > 0
-        if float(np.sqrt(np.sum(y[charged] ** 2 / q[charged]))) <= m:
+        if float(np.linalg.norm(y[charged] / np.sqrt(q[charged]))) <= m:
             return np.where(charged, 0.0, y), np.inf
 
         def lacking(k: float) -> tuple[float, float]:
@@ -309,7 +309,10 @@ class EllipsoidBudget(Constraint):
         return -float(dual[0])
 
     def relaxed(self, amount: float, relative: bool = False) -> EllipsoidBudget:
-        at_most = self.at_most + amount * self.units(relative)
+        more = amount * self.units(relative)
+        at_most = self.at_most + more
+        if abs(at_most) <= 4 * EPS * more:
+            at_most = 0.0  # where rounding would leave it below, the set may be empty
         return ranked(EllipsoidBudget(self.name, self.cost, self.errors, at_most), self)
 
     def units(self, relative: bool) -> float:

@@ -93,7 +93,7 @@ def _check_nearest(judge: Judge, candidate: Candidate, residual: float) -> Statu
     judge.record(residual)
     if judge.refutation is None:
         return judge.verdict()
-    enough = judge.near or judge.seek == "verdict" or judge.limit() is not None
+    enough = judge.near or not judge.wants_nearest or judge.limit() is not None
     return Status.INFEASIBLE if enough else None
 
 

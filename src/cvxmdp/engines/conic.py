@@ -30,6 +30,8 @@ Dual = Callable[[Array], Array]
 
 ACCURACY = 1e-11
 MOST_STEPS = 200
+SHARE = 1e-4
+"""Of the cost, beside the distance, that finds the cheapest of the nearest."""
 LARGEST = 1e100
 """Multipliers of a program without a solution grow for ever."""
 LEAST_T = -1.0
@@ -67,10 +69,12 @@ class Conic:
         """Decide whether a policy obeys, then find the best or the nearest; no status where that stays open."""
         if judge.refutation is None and not judge.obeyed:
             self._decide(judge)
-        if judge.refutation is None and judge.seek == "policy" and judge.obeyed and not judge.blocks.terms:
+        if judge.refutation is None and judge.wants_optimum and judge.obeyed and not judge.blocks.terms:
             self._optimize(judge)
-        if judge.refutation is not None and judge.seek != "verdict":
-            self._approach(judge)
+        if judge.refutation is not None and judge.wants_nearest:
+            self._approach(judge, 0.0)
+            if judge.near and judge.seek == "policy" and judge.blocks.flat:
+                self._approach(judge, SHARE)
         status = Status.INFEASIBLE if judge.refutation is not None else judge.verdict()
         return status, f"conic program, after {judge.iterations} passes"
 
@@ -96,17 +100,23 @@ class Conic:
             judge.refute(_scaled(of_cost))  # no policy costs that much: the limits are missed by a hair
         judge.record(np.nan)
 
-    def _approach(self, judge: Judge) -> None:
-        """Minimize the distance, measured by what is known of it already."""
+    def _approach(self, judge: Judge, share: float) -> None:
+        """Minimize the distance, measured by what is known of it already, and a share of the cost (see nearest.py)."""
         assert judge.refutation is not None
         program = Program(judge)
         unit = judge.refutation.distance
+        cost_scale = float(np.max(np.abs(judge.c))) or 1.0
+        program.cost[: judge.c.size] = share / (cost_scale * program.scale) * judge.c
         duals = []
         for block in judge.blocks.sets:
             away = program.variables(judge.c.size, curvature=1.0)
             duals.append(program.state(block, program.x, (away, unit * program.scale), None))
         x, z = program.solve(judge)
         judge.iterations += 1
+        if share:
+            judge.settle(x)
+            judge.cheapest(judge.blocks.split([cost_scale / share * dual(z) for dual in duals]))
+            return
         candidate = judge.propose(x)
         judge.refute(judge.blocks.split(_scaled([dual(z) for dual in duals]), judge.blocks.constraints))
         judge.refute(judge.blocks.set_duals(candidate.d))

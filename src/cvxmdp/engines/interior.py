@@ -86,7 +86,7 @@ class Interior:
             if close and (status := judge.verdict()) is not None:
                 break
             if point.height() > point.highest and judge.refute(judge.blocks.split([point.multipliers()])) is not None:
-                status = Status.INFEASIBLE if judge.seek == "verdict" else self._approach(judge, judge.blocks.linear)
+                status = self._approach(judge, judge.blocks.linear) if judge.wants_nearest else Status.INFEASIBLE
                 break
             if not point.step():
                 break
@@ -103,7 +103,7 @@ class Interior:
             for _ in range(MOST_STEPS):
                 judge.iterations += 1
                 judge.record(point.excess())
-                if max(point.gap(), point.excess()) <= goal or judge.limit() is not None or not point.step():
+                if point.gap() <= goal or judge.limit() is not None or not point.step():
                     break
             duals = judge.blocks.split([point.multipliers()])
             if share == 0.0:

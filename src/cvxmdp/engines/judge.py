@@ -77,8 +77,9 @@ class Judge:
     unconstrained: Unconstrained
     started: float = field(default_factory=time.perf_counter)
     seek: str = "policy"
-    """What is sought: the best "policy", and where none obeys the cheapest of the nearest; a policy that obeys, or the
-    least "distance" to the limits; or, with less effort, a "verdict" whether one obeys."""
+    """What is sought where a policy obeys, and where none does: for a "policy" the best, and the cheapest of the
+    nearest; for an "optimum" the best, and a proof; for a "distance" any, and the least distance; for a "verdict" any,
+    and a proof."""
     best: Candidate | None = None
     bound: Bound | None = None
     refutation: Refutation | None = None
@@ -100,6 +101,7 @@ class Judge:
     def __post_init__(self) -> None:
         """Note whether the cost has both signs; else its absolute value, a long array, need not be made."""
         self._signed = bool(np.min(self.c) < 0)
+        self._unsettled = np.inf
 
     def propose(self, d: Array) -> Candidate:
         """Evaluate the policy read off ``d`` and keep it when it is the best so far."""
@@ -113,6 +115,7 @@ class Judge:
             distance = float(np.linalg.norm(displacement))
             if distance < self.nearest_distance:
                 self.nearest, self.nearest_distance, self.displacement = candidate, distance, displacement
+                self._unsettled = candidate.value
         return candidate
 
     def candidate(self, d: Array) -> Candidate:
@@ -200,11 +203,10 @@ class Judge:
         return self.refutation is not None and self.nearest_distance <= (1 + self.tolerance) * self.refutation.distance
 
     def settle(self, d: Array) -> None:
-        """Take ``d`` as the nearest policy if it is as near as the nearest so far, and cheaper."""
-        assert self.nearest is not None
+        """Take ``d`` as the nearest policy if it is as near as what distance alone found, and no dearer."""
         candidate = self.candidate(d)
         near = self.blocks.distance(candidate.d) <= (1 + AS_NEAR) * self.nearest_distance
-        if near and candidate.value < self.nearest.value:
+        if near and candidate.value <= self._unsettled:
             self.nearest = candidate
 
     def cheapest(self, duals: Sequence[Array]) -> bool:
@@ -274,9 +276,19 @@ class Judge:
 
     def verdict(self) -> Status | None:
         """Say OPTIMAL once the best policy obeys and its gap is proven, a limit once it is reached, else None."""
-        if self.gap <= self.tolerance or (self.obeyed and self.seek != "policy"):
+        if self.gap <= self.tolerance or (self.obeyed and not self.wants_optimum):
             return Status.OPTIMAL
         return self.limit()
+
+    @property
+    def wants_optimum(self) -> bool:
+        """Whether any policy that obeys is not enough."""
+        return self.seek in ("policy", "optimum")
+
+    @property
+    def wants_nearest(self) -> bool:
+        """Whether a proof that no policy obeys is not enough."""
+        return self.seek in ("policy", "distance")
 
     @property
     def obeyed(self) -> bool:

@@ -98,7 +98,7 @@ class Mixing:
             return status, f"mixing: policies from prices, {judge.iterations} rounds"
         if status is None:
             status = self._improve(judge, mixture)
-        if status is Status.INFEASIBLE and judge.seek != "verdict" and not self._draw_near(judge, mixture):
+        if status is Status.INFEASIBLE and judge.wants_nearest and not self._draw_near(judge, mixture):
             status = self._approach(judge, mixture) or self._improve(judge, mixture)
         return status, f"mixing {len(mixture.occupancies)} policies"
 

@@ -6,8 +6,8 @@ For multipliers m of the rows the squared distance of an occupancy d to ``{E d <
 
 So ``share c'd + |v|^2 / 2`` has a frozen program (see frozen.py) in which the limits give way to their multipliers by
 ``E E'm``.  It always has a solution.  Without the cost, its rounds end at the least distance (Proposition 3 of the
-paper); then a small share of the cost finds the cheapest of the nearest (Proposition 4), and what that adds to the
-distance is of the order of the share's square.
+paper); then a small share of the cost finds the cheapest of the nearest (Proposition 4).  What that adds to the
+distance is of the order of the share's square, and the policy costs no more than the cheapest of those exactly nearest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_ROUNDS, PATIENCE = 40, 4
 """Rounds, and how many of them may pass without halving what is missing."""
 CLOSE, CLOSEST = 1e-8, 1e-11
 """How exactly, relatively, the least squared distance is sought: at least, and where rounding allows it."""
-SHARES = (1e-4, 1e-6)
+SHARES = (1e-5, 1e-4)
 """Shares of the cost, relative to the distance, with which the cheapest of the nearest is sought."""
 LEAST_ACCURACY = 1e-14
 

@@ -85,7 +85,7 @@ class Newton:
             pieces[0].u = -np.maximum(judge.dynamics.advantage(c, judge.prove(duals).V), 0.0)
         # Another engine may have proven already that no policy obeys.
         status = None
-        if judge.refutation is None and judge.seek == "policy":
+        if judge.refutation is None and judge.wants_optimum:
             status = self._optimize(judge, pieces, d0, step)
         if status is None:
             status = self._approach(judge, d0)
@@ -130,7 +130,7 @@ class Newton:
             if judge.refutation is None:
                 if judge.obeyed or limit is not None or state.exhausted:
                     return judge.verdict() or Status.ITERATION_LIMIT
-            elif judge.seek == "verdict" or limit is not None:
+            elif not judge.wants_nearest or limit is not None:
                 return Status.INFEASIBLE
             elif judge.nearest_distance <= (1 + accuracy) * judge.refutation.distance or state.exhausted:
                 return None if judge.blocks.flat and judge.seek == "policy" else Status.INFEASIBLE

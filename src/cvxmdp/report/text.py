@@ -69,7 +69,7 @@ def _conflict(solution: Solution) -> list[str]:
         sentences.append(f"These cannot all be obeyed: {_listed(found.conflict)}{less}.")
     cures = [f"{name} {limit.alone}" for name, limit in found.relax.items() if limit.alone]
     if cures:
-        sentences.append(f"To obey, relax one limit alone to: {_listed(cures, 'or')}.")
+        sentences.append(f"One of these changes alone would do: {_listed(cures, 'or')}.")
     elif found.conflict:
         sentences.append("No single limit can be relaxed to end this, if the others are kept.")
     sentences.append(_done(solution, found))
@@ -99,7 +99,7 @@ def _limit(found: Infeasibility, name: str, violation: float) -> str:
         return f"{words}; not part of the conflict"
     if limit.amount is None:
         return f"{words}; relaxing it alone is not enough"
-    return words if math.isnan(limit.amount) else f"{words}; alone it would have to be {limit.alone}"
+    return words if math.isnan(limit.amount) else f"{words}; enough alone: {limit.alone}"
 
 
 def _listed(names: Sequence[str], word: str = "and") -> str:
