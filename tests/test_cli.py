@@ -56,6 +56,24 @@ def test_an_infeasible_problem_exits_with_3_and_writes_the_proof(model, tmp_path
     loaded.certificate.check(cm.Problem(cm.load(model), "time", [cm.Budget("time", at_most=1e-3)]))
 
 
+def test_an_infeasible_problem_is_explained_for_people_and_machines(model, monkeypatch, capsys):
+    limits = ["--subject-to", "time <= 0.1", "--subject-to", "collision <= 1e-9, priority 2"]
+    arguments = ["solve", model, "--minimize", "time", *limits]
+    code, text, _ = run(monkeypatch, capsys, *arguments)
+    assert code == 3
+    assert max(map(len, text.splitlines())) <= 80
+    words = " ".join(text.split())
+    assert "No policy obeys every limit" in words
+    code, text, _ = run(monkeypatch, capsys, *arguments, "--json", "--when-infeasible", "priority")
+    answer = json.loads(text)
+    assert code == 3
+    assert answer["infeasibility"]["compromise"] == "priority"
+    assert set(answer["infeasibility"]["relax"]) == {"time", "collision"}
+    assert answer["violations"]["time"] <= 1e-6 * 0.1  # met first
+    amounts = [limit["amount"] for limit in answer["infeasibility"]["relax"].values()]
+    assert any(amount is not None and amount > 0 for amount in amounts)
+
+
 def test_a_limit_exits_with_4(model, monkeypatch, capsys):
     code, text, _ = run(
         monkeypatch, capsys, "solve", model, "--minimize", "time", "--subject-to", "collision <= 1e-4",
@@ -94,6 +112,8 @@ BAD = {
     "limit on no cost": (["solve", "MODEL", "--minimize", "time", "--subject-to", "fuel <= 1"], "no cost 'fuel'"),
     "discount": (["solve", "MODEL", "--minimize", "time", "--discount", "1.5"], "between 0 and 1"),
     "method": (["solve", "MODEL", "--minimize", "time", "--method", "magic"], "'magic'"),
+    "compromise": (["solve", "MODEL", "--minimize", "time", "--when-infeasible", "best"], "when_infeasible is 'best'"),
+    "priority": (["solve", "MODEL", "--minimize", "time", "--subject-to", "time <= 1 priority 0"], "priority is 0"),
     "tolerance": (["solve", "MODEL", "--minimize", "time", "--tolerance", "0"], "tolerance is 0"),
     "nothing to minimize": (["solve", "MODEL"], "--minimize"),
 }
@@ -124,6 +144,9 @@ def test_the_demo_decides_all_four_panels_and_draws_them(tmp_path, monkeypatch, 
     # Optima by HiGHS, nearest policies by a Clarabel QP on the same map.
     assert [row[4] for row in table] == ["0.4209", "0.5049", "0.9000", "0.6001"]
     assert max(map(len, text.replace(str(tmp_path / "demo"), "demo").splitlines())) <= 90
-    assert (tmp_path / "demo" / "gridworld.png").read_bytes()[:4] == b"\x89PNG"
+    words = " ".join(text.split())
+    assert words.count("No policy obeys every limit. This is proven") == 2
+    for picture in ("gridworld", "conflicts"):
+        assert (tmp_path / "demo" / f"{picture}.png").read_bytes()[:4] == b"\x89PNG"
     for i in range(1, 5):
         cm.load_solution(tmp_path / "demo" / f"panel-{i}.npz")

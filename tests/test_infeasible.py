@@ -435,3 +435,36 @@ def test_sparse_rows_are_relaxed_like_dense_ones():
     )
     assert sparse.relax["linear"].amount == pytest.approx(dense.relax["linear"].amount, rel=1e-6)
     assert sparse.conflict == dense.conflict
+
+
+def test_a_cost_that_can_be_avoided_is_proven_to_be_zero():
+    mdp = cm.worlds.gridworld()
+    for limits in ([], [cm.Budget("time", at_most=1.0)], [cm.Budget("time", at_most=1.2)]):
+        problem = cm.Problem(mdp, "collision", limits)
+        solution = problem.solve()
+        assert solution.status is cm.Status.OPTIMAL
+        assert solution.value == 0.0
+        solution.certificate.check(problem)
+
+
+def test_the_picture_of_a_conflict_shows_what_is_possible(tmp_path):
+    """The curve is the least collision for each time, by HiGHS."""
+    from cvxmdp.report.conflict import plot_conflicts
+
+    mdp = cm.worlds.gridworld(size=6, obstacles=[(0, 1), (1, 0), (2, 2)])
+    problem = cm.Problem(mdp, "time", [cm.Budget("time", at_most=0.1), cm.Budget("collision", at_most=1e-3)])
+    solution = problem.solve()
+    figure = plot_conflicts([(problem, solution, "a conflict")], tmp_path / "conflict.png")
+    assert (tmp_path / "conflict.png").read_bytes()[:4] == b"\x89PNG"
+    curve = figure.axes[0].lines[0].get_xydata()
+    P = mdp.transitions.toarray()
+    model = {"state": mdp.state, "P": P, "discount": mdp.discount, "initial": mdp.initial, "costs": dict(mdp.costs)}
+    for time, collision in curve[:: len(curve) // 3]:
+        best, _, _ = lp_optimum(model, mdp.costs["collision"], mdp.costs["time"][None, :], np.array([time]))
+        assert collision == pytest.approx(best, abs=2e-4 * max(best, 1e-3))
+    loose = cm.Problem(mdp, "time", [cm.Budget("time", 1.0), cm.Budget("collision", 1.0)])
+    other = cm.Problem(mdp, "time", [cm.StateBounds(upper=1e-3), cm.Budget("collision", 1.0)])
+    for wrong, words in ((loose, "no conflict to draw"), (other, "two budgets")):
+        panel = (wrong, wrong.solve(explain=False), "none")
+        with pytest.raises(ValueError, match=words):
+            plot_conflicts([panel])

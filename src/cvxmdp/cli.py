@@ -45,6 +45,7 @@ def demo(
     """Solve the paper's grid world under four pairs of limits: a table here, a picture in a file."""
     import cvxmdp as cm
     from cvxmdp.report.console import live_progress, print_table
+    from cvxmdp.report.text import describe_conflict
 
     out.mkdir(parents=True, exist_ok=True)
     mdp = cm.worlds.gridworld()
@@ -59,7 +60,7 @@ def demo(
         solution.certificate.check(problem)
         solution.save(out / f"panel-{i + 1}.npz")
         rows.append(_demo_row("abcd"[i], time_limit, collision_limit, solution))
-        panels.append((time_limit, collision_limit, solution))
+        panels.append((time_limit, collision_limit, problem, solution))
     print_table(["", "time<=", "coll.<=", "verdict", "time", "collision", "proven", "seconds"], rows)
     typer.echo(
         "\noptimal: the policy costs at most the proven relative gap more than any other."
@@ -67,8 +68,10 @@ def demo(
         "\nthe proven distance is that of every policy's visits to what is allowed."
         "\nAll proofs were checked again from the model's data."
     )
-    picture = _demo_picture(mdp, panels, out / "gridworld.png")
-    typer.echo(f"\nSolutions: {out}/panel-1.npz to panel-4.npz. {picture}")
+    for letter, (*_, solution) in zip("abcd", panels, strict=True):
+        if solution.infeasibility is not None:
+            typer.echo("\n".join(["", f"Panel ({letter})", *describe_conflict(solution)]))
+    typer.echo(f"\nSolutions: {out}/panel-1.npz to panel-4.npz.\n{_demo_pictures(mdp, panels, out)}")
 
 
 def _demo_row(letter: str, time_limit: float, collision_limit: float, solution: Solution) -> list[str]:
@@ -82,7 +85,7 @@ def _demo_row(letter: str, time_limit: float, collision_limit: float, solution: 
     return [f"({letter})", f"{time_limit:g}", f"{collision_limit:.0e}", verdict, *costs, proof, seconds]
 
 
-def _demo_picture(mdp: MDP, panels: list[tuple[float, float, Solution]], path: Path) -> str:
+def _demo_pictures(mdp: MDP, panels: list[tuple[float, float, Problem, Solution]], out: Path) -> str:
     from cvxmdp.report.plots import GridPanel, plot_grid_panels
 
     verdicts = {"OPTIMAL": "feasible, optimal", "INFEASIBLE": "infeasible, nearest policy"}
@@ -96,13 +99,21 @@ def _demo_picture(mdp: MDP, panels: list[tuple[float, float, Solution]], path: P
             solution.costs["time"],
             solution.costs["collision"],
         )
-        for time_limit, collision_limit, solution in panels
+        for time_limit, collision_limit, _, solution in panels
+    ]
+    conflicts = [
+        (problem, solution, f"({letter})  no policy obeys time $\\leq$ {limit:g} and collision $\\leq$ {other:g}")
+        for letter, (limit, other, problem, solution) in zip("abcd", panels, strict=True)
+        if solution.infeasibility is not None
     ]
     try:
-        plot_grid_panels(drawn, path)
+        from cvxmdp.report.conflict import plot_conflicts
+
+        plot_grid_panels(drawn, out / "gridworld.png")
+        plot_conflicts(conflicts, out / "conflicts.png")
     except ImportError as missing:
-        return f"No picture: {missing}"
-    return f"Picture: {path}"
+        return f"No pictures: {missing}"
+    return f"Pictures: {out / 'gridworld.png'} and {out / 'conflicts.png'}"
 
 
 @app.command()

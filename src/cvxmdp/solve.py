@@ -242,6 +242,7 @@ def _presolve(judge: Judge) -> tuple[Status | None, str]:
     judge.unconstrained = policy_iteration(judge.dynamics, judge.c, deadline=judge.deadline)
     judge.propose(indicator(judge.dynamics, judge.unconstrained.pairs))
     judge.prove(judge.blocks.no_duals())
+    judge.prove_least()
     judge.record(np.nan)
     status = judge.verdict()
     if status is Status.OPTIMAL:

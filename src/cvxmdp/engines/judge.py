@@ -178,6 +178,14 @@ class Judge:
             self.bound = bound
         return bound
 
+    def prove_least(self) -> None:
+        """Note that no policy costs less than the cheapest pair: where that is free, the best policy may be too."""
+        V = np.zeros(self.dynamics.num_states)
+        rounding = rounding_of_bound(V, self.c, 0.0)
+        bound = Bound(self.blocks.no_duals(), V, float(np.min(self.c)) - rounding, rounding)
+        if not self.blocks.terms and (self.bound is None or bound.value > self.bound.value):
+            self.bound = bound
+
     def refute(self, duals: Sequence[Array], start: Array | None = None) -> Refutation | None:
         """Try the duals as a proof that no policy obeys the constraints; ``start`` is a value near theirs."""
         duals = duals[: len(self.blocks.constraints)]

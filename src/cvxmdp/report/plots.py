@@ -119,7 +119,7 @@ def plot_convergence(history: Sequence[Record], path: Path | None = None) -> Fig
     """
     if len(history) == 0:
         raise ValueError("history is empty; there is nothing to plot before the first iteration")
-    figure = _figure((9.0, 3.6))
+    figure = new_figure((9.0, 3.6))
     accuracy, value = figure.subplots(1, 2)
     iteration = [record.iteration for record in history]
     first, last = min(iteration), max(iteration)
@@ -147,7 +147,7 @@ def plot_convergence(history: Sequence[Record], path: Path | None = None) -> Fig
         axes.grid(color=PALE, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False)
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def plot_grid(
@@ -196,7 +196,7 @@ def plot_grid(
     d = _occupancy(mdp, occupancy)
     visits = _visits(mdp, d)
     if axes is None:
-        axes = _figure((6.4, 6.0)).add_subplot()
+        axes = new_figure((6.4, 6.0)).add_subplot()
         image = _colours(axes, visits, visits.max() if largest is None else largest)
         _colour_bar(image, axes)
     else:
@@ -248,7 +248,7 @@ def plot_grid_panels(panels: Sequence[GridPanel], path: Path | None = None) -> F
         raise ValueError("panels is empty; give at least one GridPanel")
     columns = math.ceil(math.sqrt(len(panels)))
     rows = math.ceil(len(panels) / columns)
-    figure = _figure((5.0 * columns + 0.8, 5.3 * rows))
+    figure = new_figure((5.0 * columns + 0.8, 5.3 * rows))
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     largest = max(float(_visits(p.mdp, _occupancy(p.mdp, p.occupancy)).max()) for p in panels)
     for k, (axes, panel) in enumerate(zip(grid, panels, strict=False)):
@@ -257,10 +257,11 @@ def plot_grid_panels(panels: Sequence[GridPanel], path: Path | None = None) -> F
         axes.remove()
     shown = list(grid[: len(panels)])
     _colour_bar(shown[0].images[0], shown)
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
-def _figure(size: tuple[float, float]) -> Figure:
+def new_figure(size: tuple[float, float]) -> Figure:
+    """Return an empty figure of a size in inches; say how to get matplotlib where it is missing."""
     try:
         from matplotlib.figure import Figure
         from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -269,7 +270,8 @@ def _figure(size: tuple[float, float]) -> Figure:
     return Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))  # inches
 
 
-def _saved(figure: Figure, path: Path | None) -> Figure:
+def saved(figure: Figure, path: Path | None) -> Figure:
+    """Save a figure if a path is given, and return it."""
     if path is not None:
         figure.savefig(path, dpi=160)
     return figure

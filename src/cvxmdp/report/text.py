@@ -23,7 +23,7 @@ SEEN = 0.01
 def describe(solution: Solution) -> str:
     """Say how the solve ended, what the policy costs, how sure that is, and what each limit costs."""
     found = solution.infeasibility
-    lines = (_outcome if found is None else _conflict)(solution)
+    lines = (_outcome if found is None else describe_conflict)(solution)
     for name, cost in solution.costs.items():
         lines.append(f"  cost {name}: {cost:.8g}")
     for name, violation in solution.violations.items():
@@ -54,7 +54,7 @@ def _outcome(solution: Solution) -> list[str]:
     return lines
 
 
-def _conflict(solution: Solution) -> list[str]:
+def describe_conflict(solution: Solution) -> list[str]:
     """Say that no policy obeys, how sure that is, which limits conflict, what would end it, and what is done."""
     found = solution.infeasibility
     assert found is not None
