@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
-.PHONY: demo test paper cases growth pages kinds projections sets
+.PHONY: demo test paper cases growth pages kinds verdicts projections sets
 
 demo: .venv/.demo  ## the grid world: table and figure
 	$(BIN)/cvxmdp demo
@@ -30,6 +30,9 @@ growth: .venv/.all  ## how our time grows, the speed of a sweep, the methods com
 
 kinds: .venv/.all  ## every kind of problem against CVXPY: docs/kinds.md
 	PYTHONPATH=tests $(BIN)/python benchmarks/kinds.py $(HOW)
+
+verdicts: .venv/.all  ## verdicts near the border of feasibility: docs/verdicts.md
+	PYTHONPATH=tests $(BIN)/python benchmarks/verdicts.py $(HOW)
 
 projections: .venv/.all  ## the speed of projections: docs/projections.md
 	$(BIN)/python benchmarks/projections.py
