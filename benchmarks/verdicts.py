@@ -22,6 +22,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import instances
+
 from margins import KINDS, MARGINS, Case, cases, judge, required
 
 ROOT = Path(__file__).parent
@@ -30,6 +32,7 @@ RESULTS = ROOT / "results" / "verdicts.json"
 PAGE = ROOT.parent / "docs" / "verdicts.md"
 SEEDS = (2000, 2001, 2002, 2003)
 TIME_LIMIT = 30.0
+GARNETS, FIRST_GARNET = 9, 6000
 PEERS = {"Clarabel": "CVXPY with Clarabel", "HiGHS": "SciPy with HiGHS, linear limits only"}
 
 
@@ -42,9 +45,17 @@ def measure(quick: bool) -> dict[str, Any]:
     for number, case in enumerate(chosen):
         rows.append(row(case))
         print(f"{number + 1}/{len(chosen)}", json.dumps(rows[-1]), flush=True)
+    times = garnet(2 if quick else GARNETS)
     names = ("numpy", "scipy", "numba", "cvxpy", "clarabel")
     versions = {"python": platform.python_version(), **{name: version(name) for name in names}}
-    return {"cores": os.cpu_count(), "versions": versions, "seeds": SEEDS, "time_limit": TIME_LIMIT, "rows": rows}
+    return {
+        "cores": os.cpu_count(),
+        "versions": versions,
+        "seeds": SEEDS,
+        "time_limit": TIME_LIMIT,
+        "times": times,
+        "rows": rows,
+    }
 
 
 def row(case: Case) -> dict[str, Any]:
@@ -77,6 +88,25 @@ def row(case: Case) -> dict[str, Any]:
         "method": solution.stats.method,
         "complaints": case.complaints(problem, solution),
     }
+
+
+def garnet(count: int) -> dict[str, list[float]]:
+    """Seconds on Garnet models of 1000 states under ten random rows: of feasible ones, of phases of infeasible ones."""
+    times: dict[str, list[float]] = {"feasible": [], "verdict": [], "nearest": [], "explained": []}
+    seed = FIRST_GARNET
+    while len(times["feasible"]) <= count or len(times["verdict"]) <= count:  # one more of each, to load and compile
+        problem = instances.problem(instances.make("linear", 1000, 0.05, seed))
+        solution = problem.solve(explain=False)
+        solution.certificate.check(problem)
+        seconds = solution.stats.seconds
+        if solution.status.name == "OPTIMAL":
+            times["feasible"].append(seconds["total"])
+        elif solution.status.name == "INFEASIBLE" and len(times["verdict"]) <= count:
+            times["verdict"].append(seconds["verdict"])
+            times["nearest"].append(seconds["total"])
+            times["explained"].append(problem.solve().stats.seconds["total"])
+        seed += 1
+    return {name: values[1:] for name, values in times.items()}
 
 
 def table(rows: list[dict[str, Any]], title: str, key: str, order: list[Any]) -> Iterator[str]:
@@ -123,7 +153,7 @@ def groups(rows: list[dict[str, Any]], key: str, order: list[Any]) -> Iterator[t
 
 def page(data: dict[str, Any]) -> str:
     """Write the page from the data."""
-    versions, rows = data["versions"], data["rows"]
+    versions, rows, times = data["versions"], data["rows"], data["times"]
     counted = count(rows, lambda row: judge(row["margin"], row["status"]))
     clear = [row for row in rows if required(row["margin"])]
     missed = sum(row["status"] != required(row["margin"]) for row in clear)
@@ -160,6 +190,22 @@ def page(data: dict[str, Any]) -> str:
         "## By kind of limits",
         "",
         *table(rows, "limits", "kind", list(KINDS)),
+        "",
+        "## Seconds",
+        "",
+        "Garnet models of 1000 states, ten actions and density 0.05 under ten random rows, seeds from",
+        f"{FIRST_GARNET} on as they come: {len(times['feasible'])} that some policy obeys and",
+        f"{len(times['verdict'])} that none does. *verdict* is the time until it is proven that no policy obeys,",
+        "*nearest* until the cheapest of the nearest policies is proven too, and *explained* with the conflict and",
+        "what each constraint would have to become.",
+        "",
+        "| | median seconds | least to greatest | times the feasible |",
+        "|---|---|---|---|",
+        *(
+            f"| {name} | {median(values):.3f} | {min(values):.3f} to {max(values):.3f} | "
+            f"{median(values) / median(times['feasible']):.1f} |"
+            for name, values in times.items()
+        ),
         "",
         "## Other solvers",
         "",

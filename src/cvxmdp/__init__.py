@@ -36,7 +36,7 @@ from cvxmdp.mdp import MDP, Evaluation
 from cvxmdp.objectives import KL, ConvexTerm, Distance, NegativeEntropy
 from cvxmdp.policy import Policy
 from cvxmdp.problem import Problem
-from cvxmdp.solution import Infeasibility, Solution, Stats
+from cvxmdp.solution import Infeasibility, Relaxation, Solution, Stats
 from cvxmdp.status import Progress, Status
 
 __version__ = "0.1.0"
@@ -68,6 +68,7 @@ __all__ = [
     "Policy",
     "Problem",
     "Progress",
+    "Relaxation",
     "RobustBudget",
     "Solution",
     "Splitting",

@@ -1,13 +1,16 @@
 """The program with frozen visits against HiGHS on the same program written out, and the rounds that use it."""
 
+import clarabel
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import cvxmdp as cm
 from cvxmdp.engines.frozen import solve_frozen
+from oracles import conic_optimum
 
 ACCURACY = 1e-9
 
@@ -111,3 +114,39 @@ def test_few_rounds_and_few_passes_over_the_model_prove_the_optimum(seed, branch
         solution.certificate.check(problem)
         passes.append(solution.stats.sweeps)
     assert max(passes) <= 60
+
+
+@given(st.integers(0, 10**6), st.integers(2, 10), st.integers(1, 4), st.integers(0, 1), st.booleans())
+def test_limits_that_give_way_are_met_as_a_qp_solver_meets_them(seed, states, limits, equalities, cost):
+    """``min x A_0 p + r'G^-1 r / 2`` with ``x A p <= room + r``: Clarabel on the same program, r = G m."""
+    A, x, first, room, equal = program(seed, states, 3, limits, min(equalities, limits), slack=-0.5)
+    A = A if cost else np.hstack([np.zeros((len(A), 1)), A[:, 1:]])
+    root = np.random.default_rng([seed, 5]).normal(size=(limits, limits + 1))
+    G = root @ root.T + 0.1 * np.eye(limits)
+    found = solve_frozen(A, x, first, room, equal, np.where(equal, 0.0, 0.3), ACCURACY, give=G)
+    assert found is not None
+    counts = np.diff(first)
+    weights = np.repeat(x, counts)
+    rows = (A[:, 1:] * weights[:, None]).T
+    one = (np.repeat(np.arange(x.size), counts) == np.arange(x.size)[:, None]).astype(float)
+    pairs = len(A)
+    sides = [
+        (np.hstack([one, np.zeros((x.size, limits))]), np.ones(x.size), clarabel.ZeroConeT(x.size)),
+        (np.hstack([-np.eye(pairs), np.zeros((pairs, limits))]), np.zeros(pairs), clarabel.NonnegativeConeT(pairs)),
+    ]
+    for k in range(limits):
+        kind = clarabel.ZeroConeT(1) if equal[k] else clarabel.NonnegativeConeT(1)
+        sides.append((np.append(rows[k], -np.eye(limits)[k])[None, :], room[[k]], kind))
+    P = sp.block_diag([np.zeros((pairs, pairs)), np.linalg.inv(G)])
+    q = np.concatenate([A[:, 0] * weights, np.zeros(limits)])
+    point, _ = conic_optimum(P, q, sides)
+    best = q @ point + point @ (P @ point) / 2
+    m = found.multipliers
+    done = (weights * found.policy) @ A
+    excess = np.where(equal, done[1:] - room - G @ m, np.maximum(done[1:] - room - G @ m, 0.0))
+    assert np.max(np.abs(excess)) <= 1e-6
+    assert done[0] + m @ G @ m / 2 == pytest.approx(best, abs=1e-5)
+    # Its dual value proves it.
+    priced = A[:, 0] + A[:, 1:] @ m
+    dual = x @ np.minimum.reduceat(priced, first[:-1]) - m @ room - m @ G @ m / 2
+    assert dual == pytest.approx(best, abs=1e-5)
