@@ -478,3 +478,122 @@ def test_the_page_shows_what_is_printed():
     names = {}
     exec(code.replace("print(solution)", ""), names)
     assert str(names["solution"]).startswith(shown.rstrip())
+
+
+# Bugs that were mended -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["relative", "priority"])
+def test_a_feasible_problem_is_optimized_whatever_the_compromise(how):
+    mdp = cm.worlds.gridworld(size=5)
+    for minimize, limit in (
+        ("time", cm.Bounds(upper=0.2)),
+        (["time", cm.NegativeEntropy(0.1)], cm.Budget("collision", 0.01)),
+    ):
+        problem = cm.Problem(mdp, minimize, [limit])
+        solution, usual = problem.solve(when_infeasible=how), problem.solve()
+        solution.certificate.check(problem)
+        assert solution.status is usual.status is cm.Status.OPTIMAL
+        assert solution.value == pytest.approx(usual.value, rel=1e-5)
+
+
+def test_a_cost_of_zero_under_limits_that_none_obeys():
+    P = np.random.default_rng(4).dirichlet(np.ones(2), size=(2, 2))
+    mdp = cm.MDP(P, {"z": np.zeros(2)}, 0.9, [1, 0])
+    limits = [
+        cm.Budget(np.array([-1.6, 0.2, 0.2, 1.6]), at_most=-1.49, name="a"),
+        cm.Budget(np.array([0.3, 0.5, -1.5, 2.3]), at_most=0.09, name="b"),
+    ]
+    problem = cm.Problem(mdp, "z", limits)
+    solution = problem.solve()
+    assert solution.status is cm.Status.INFEASIBLE
+    solution.certificate.check(problem)
+
+
+@pytest.mark.parametrize("how", ["nearest", "relative", "priority"])
+def test_ctrl_c_ends_the_compromise_and_the_explanation_at_once(how):
+    _, mdp, E, b = infeasible_rows(0, rows=4)
+    problem = cm.Problem(mdp, "cost", budgets(mdp, E, b))
+    calls = []
+    problem.solve(when_infeasible=how, callback=lambda progress: calls.append(progress))
+    for last in range(1, len(calls), max(1, len(calls) // 12)):
+        seen = []
+
+        def interrupt(progress, seen=seen, last=last):
+            seen.append(progress)
+            if len(seen) == last:
+                raise KeyboardInterrupt
+
+        solution = problem.solve(when_infeasible=how, callback=interrupt)
+        assert len(seen) == last
+        assert solution.status in (cm.Status.INFEASIBLE, cm.Status.INTERRUPTED)
+        assert "interrupted" in solution.stats.method
+        solution.certificate.check(problem)
+
+
+def test_the_least_violation_counts_beyond_rows_that_exclude_each_other():
+    mdp = cm.MDP([[[1.0]], [[1.0]]], {"c": [[0.2, 0.1]]}, 0.9)
+    row = np.array([1.0, 2.0])
+    limits = [
+        cm.Budget(row, at_most=0.5, name="a"),
+        cm.Linear(row, at_least=0.6, name="b"),
+        cm.Budget(np.array([5.0, 6.0]), at_most=1.0, name="z"),
+    ]
+    found = cm.Problem(mdp, "c", limits).solve(when_infeasible="relative").infeasibility
+    assert found.least == pytest.approx(4.0, rel=1e-6)
+
+
+def test_limits_of_zero_and_forbidden_pairs_give_no_warnings_and_sensible_words():
+    two = cm.MDP([[[1.0]], [[1.0]]], {"c": [[0.13, -0.13]]}, 0.5)
+    solution = cm.Problem(two, "c", [cm.Budget(np.array([0.04, 0.02]), at_most=0.0)]).solve()
+    assert solution.infeasibility.relax["budget"].amount == pytest.approx(0.02, rel=1e-6)
+    mdp = cm.MDP([[[0.3, 0.7], [0.1, 0.9]], [[1, 0], [0, 1]]], {"c": [1.0, 2.0]}, 0.9, [1, 0])
+    problem = cm.Problem(mdp, "c", [cm.KLBall(np.array([0, 0, 0, 1.0]), 0.1)])
+    solution = problem.solve()
+    solution.certificate.check(problem)
+    assert solution.infeasibility.least == math.inf
+    words = " ".join(str(solution).split())
+    assert "however far the limits are relaxed" in words
+    assert "beyond any bound" in words
+
+
+def test_what_was_cut_off_does_not_claim_to_be_finished():
+    _, mdp, E, b = infeasible_rows(0, rows=4)
+    problem = cm.Problem(mdp, "cost", budgets(mdp, E, b))
+    calls = len(problem.solve(explain=False).stats.history)
+    seen = []
+
+    def stop(progress):
+        seen.append(progress)
+        return len(seen) > calls
+
+    for how in ("relative", "priority"):
+        seen.clear()
+        solution = problem.solve(when_infeasible=how, callback=stop)
+        assert solution.infeasibility.compromise == "unfinished"
+        assert "was not finished" in " ".join(str(solution).split())
+
+
+def test_a_set_of_ones_own_says_how_far_it_has_to_grow():
+    class Own:
+        name = "own"
+
+        def project(self, point):
+            nearest = point.copy()
+            nearest[0] = 1.2
+            return nearest
+
+    mdp = cm.MDP([[[0.5, 0.5], [0.5, 0.5]], [[1, 0], [0, 1]]], {"c": [1.0, 0.0]}, 0.9, [1, 0])
+    found = cm.Problem(mdp, "c", [Own()]).solve().infeasibility
+    most = -cm.Problem(mdp, -np.eye(4)[0]).solve().value
+    assert found.relax["own"].amount == pytest.approx(1.2 - most, rel=1e-4)
+
+
+def test_long_lines_are_wrapped():
+    mdp = cm.worlds.gridworld(size=5)
+    for limits in ([], [cm.Budget("time", at_most=1e-3, name="a limit with a name of its own that is rather long")]):
+        for solution in (
+            cm.Problem(mdp, "time", limits).solve(),
+            cm.Problem(mdp, "time", limits).solve(max_iterations=1),
+        ):
+            assert max(map(len, str(solution).splitlines())) <= 80

@@ -245,14 +245,14 @@ def _as_json(problem: Problem, solution: Solution) -> dict[str, Any]:
         result["infeasibility"] = {
             "compromise": found.compromise,
             "margin": found.margin,
-            "least_violation": found.least,
+            "least_violation": found.least if math.isfinite(found.least) else None,
             "distance": [x if math.isfinite(x) else None for x in found.distance],
             "cheapest": found.cheapest if math.isfinite(found.cheapest) else None,
             "conflict": list(found.conflict),
             "irreducible": found.irreducible,
             "relax": {
                 name: {
-                    "exceeded": limit.exceeded,
+                    "exceeded": limit.exceeded if math.isfinite(limit.exceeded) else None,
                     "amount": None if limit.amount is None or math.isnan(limit.amount) else limit.amount,
                     "alone": limit.alone,
                     "innocent": limit.innocent,

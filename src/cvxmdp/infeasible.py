@@ -26,6 +26,8 @@ MOST_STEPS = 40
 """Newton steps towards the least amount."""
 IN_SUPPORT = 1e-6
 """Share of the largest multiplier, in the size of its row, from which on a limit counts as part of a proof."""
+CLOSE = 1e-4
+"""How far, relatively, an amount that is enough may be above one that is not, where the border is not decided."""
 MOST_LIMITS = 24
 """Conflicts of more limits are not reduced further: each would have to be left out once."""
 
@@ -49,7 +51,7 @@ Ease = Callable[[Sequence[Array]], float]
 class Least:
     """The least amount: at least ``low``, by the proof ``refutation``, and enough is ``high``, as ``judge`` found.
 
-    Where no amount is enough, both are infinite; where it was not found out, ``high`` is NaN.
+    Where no amount is enough, both are infinite; where it was not found out, ``high`` is NaN, ``judge`` the last one.
     """
 
     low: float
@@ -72,7 +74,7 @@ def least_amount(ask: Ask, relax: Relax, ease: Ease, refutation: Refutation) -> 
         if status is not Status.INFEASIBLE or judge.refutation is None:
             break
         refutation, margin = judge.refutation, judge.refutation.margin
-    return Least(amount, np.nan, refutation)
+    return Least(amount, np.nan, refutation, judge)
 
 
 def alone(ask: Ask, constraints: Sequence[Constraint], k: int, refutation: Refutation) -> float | None:
@@ -92,6 +94,11 @@ def alone(ask: Ask, constraints: Sequence[Constraint], k: int, refutation: Refut
     found = least_amount(
         ask, lambda t: [*others[:k], mine.relaxed(t), *others[k:]], lambda duals: mine.ease(duals[k]), refutation
     )
+    if np.isnan(found.high) and found.judge is not None and found.judge.best is not None:
+        # Not decided on the border, but a policy close to it tells what is enough.
+        d, enough = found.judge.best.d, mine.violation(found.judge.best.d)
+        if enough <= (1 + CLOSE) * found.low and all(c.relative(d) <= found.judge.tolerance for c in others):
+            return enough
     return None if np.isinf(found.high) else found.high
 
 
@@ -107,7 +114,7 @@ def least_relative(
         return [c.relaxed(t, relative=True) for c in constraints]
 
     found = least_amount(ask, relax, lambda duals: relative_ease(constraints, duals), refutation)
-    if found.judge is None:
+    if found.judge is None or not np.isfinite(found.high):
         return found.refutation, None
     return found.refutation, cheapest(ask, relax(found.high + tolerance / 2)) or found.judge
 
@@ -160,8 +167,8 @@ def conflict(
     if len(current) > MOST_LIMITS:
         return current, False
     status, judge = ask(_only(constraints, current))
-    if status is not Status.INFEASIBLE:
-        return _support(constraints, [np.ones_like(dual) for dual in refutation.duals]), False
+    if status is not Status.INFEASIBLE:  # the time is over, or small multipliers matter
+        return [], False
     sure = True
     for limit in list(current):
         mine = constraints[limit[0]]

@@ -39,6 +39,8 @@ class Stats:
 
 
 COMPROMISES = ("nearest", "relative", "priority")
+UNFINISHED = "unfinished"
+"""In place of a compromise that was not found, as when the time ran out."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +84,11 @@ class Infeasibility:
         For each constraint, by how much the returned policy exceeds it, and what it alone would have to become.
     policy : Policy
         The policy returned.
-    compromise : {"nearest", "relative", "priority"}
-        What it was chosen by.
+    compromise : {"nearest", "relative", "priority", "unfinished"}
+        What it was chosen by; "unfinished" where the search was stopped.
     least : float
         Proven: every policy exceeds some limit by at least this many times the limit's size.  It says how thin the
-        verdict is.
+        verdict is.  Infinite where relaxing limits does not help, as with pairs that a KL ball forbids.
     cheapest : float
         Proven lower bound on the cost of the nearest policies; minus infinity where none is known.  The policy returned
         is as near to a relative 1e-8 and costs no more than this, to the tolerance.

@@ -14,11 +14,11 @@ from cvxmdp.certificate import Certificate, relative_gap
 from cvxmdp.constraints.combine import Blocks, relative_ease
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.engines.choose import Engine, choose_engines
-from cvxmdp.engines.judge import Candidate, Judge
+from cvxmdp.engines.judge import Candidate, Judge, Refutation
 from cvxmdp.engines.presolve import indicator, policy_iteration
 from cvxmdp.infeasible import by_priority, explain, least_relative
 from cvxmdp.mdp import Array
-from cvxmdp.solution import Infeasibility, Relaxation, Solution, Stats
+from cvxmdp.solution import UNFINISHED, Infeasibility, Relaxation, Solution, Stats
 from cvxmdp.status import Progress, Status
 
 if TYPE_CHECKING:
@@ -51,12 +51,12 @@ class Solve:
 
     def __call__(self, engines: Sequence[Engine], max_iterations: int | None, warm_start: Solution | None) -> Solution:
         """Solve, make the best of it where no policy obeys, and state what is proven."""
-        seek = "policy" if self.when_infeasible == "nearest" else "verdict"
+        seek = "policy" if self.when_infeasible == "nearest" else "optimum"
         judge, status, sentence = self.run(self.problem, engines, seek, max_iterations, warm_start)
         relax: dict[str, Relaxation] = {}
         conflict: list[str] = []
-        reduced, compromise = False, "nearest"
-        if status is Status.INFEASIBLE and judge.refutation is not None:
+        reduced, compromise = False, "nearest" if self.when_infeasible == "nearest" else UNFINISHED
+        if status is Status.INFEASIBLE and judge.refutation is not None and not judge.stopped:
             started, self.last = time.perf_counter(), judge.history[-1]
             try:
                 compromise = self._compromise(judge)
@@ -104,7 +104,10 @@ class Solve:
             if status is None:
                 status, sentence = _engage(judge, engines, problem, warm_start)
         except KeyboardInterrupt:
+            if problem is not self.problem:
+                raise
             status, sentence = (Status.INFEASIBLE if judge.refutation else Status.INTERRUPTED), "interrupted"
+            judge.stopped = True
             judge.time_limit = 0.0  # what is still missing is made up for in one round
             if judge.pending is not None:
                 judge.propose(judge.pending())
@@ -129,6 +132,8 @@ class Solve:
         self, constraints: Sequence[Constraint], cost: Array | None = None, seek: str = "verdict"
     ) -> tuple[Status, Judge]:
         """Solve the problem with other constraints, as far as is sought."""
+        if cost is None and seek in ("verdict", "distance"):
+            cost = self.problem.cost  # without the convex terms, which do not matter to that
         other = self.problem.with_limits(constraints, cost)
         judge, status, _ = self.run(other, choose_engines("auto", other.constraints, other.terms, other.mdp), seek)
         if judge.stopped or status is Status.INTERRUPTED:
@@ -141,18 +146,20 @@ class Solve:
         assert judge.refutation is not None
         if self.when_infeasible == "priority":
             best = by_priority(self.ask, constraints, self.tolerance)
-            if best is not None and best.best is not None:
-                judge.nearest = judge.candidate(best.best.d)
+            if best is None or best.best is None:
+                return UNFINISHED
+            judge.nearest = judge.candidate(best.best.d)
             return "priority"
         if self.when_infeasible == "nearest" and not judge.contradictory:
             return "nearest"
         # Where no point is allowed, none is nearest.
         proof, found = least_relative(self.ask, constraints, judge.refutation, self.tolerance)
-        if found is not None and found.best is not None:
-            judge.nearest = judge.candidate(found.best.d)
-        if not judge.contradictory:
-            before, judge.refutation = judge.refutation, None
-            judge.refutation = judge.refute(proof.duals) or before
+        before, judge.refutation = judge.refutation, None
+        after = judge.refute(proof.duals) or before
+        judge.refutation = max(before, after, key=lambda known: _least(constraints, known))
+        if found is None or found.best is None:
+            return UNFINISHED
+        judge.nearest = judge.candidate(found.best.d)
         return "relative"
 
     def _chosen(self, judge: Judge, status: Status) -> Candidate:
@@ -180,7 +187,7 @@ class Solve:
             distance = min(proof.distance, high), high  # equal but for rounding at the end
             if judge.displacement is not None:
                 v, cheapest = np.sum(judge.displacement, axis=0), min(judge.least_nearest(), chosen.value)
-        least = proof.margin / max(relative_ease(constraints, proof.duals), 1e-300)
+        least = _least(constraints, proof)
         return Infeasibility(
             v, proof.margin, distance, relax, chosen.policy, compromise, least, cheapest, tuple(conflict), reduced
         )
@@ -211,7 +218,7 @@ class Solve:
                 "margin": refutation.margin,
                 "margin_duals": refutation.duals,
                 "margin_potential": refutation.V,
-                "least_violation": infeasibility.least,
+                "least_violation": infeasibility.least if np.isfinite(infeasibility.least) else 0.0,
                 "least_distance": infeasibility.distance[0] if np.isfinite(infeasibility.distance[0]) else 0.0,
             }
             if np.isfinite(infeasibility.cheapest) and judge.moved is not None:
@@ -235,6 +242,12 @@ class Solve:
             judge.bound.V,
             **proof,
         )
+
+
+def _least(constraints: Sequence[Constraint], proof: Refutation) -> float:
+    """Return what a proof says of every policy's worst relative violation; inf where no limit's size matters."""
+    ease = relative_ease(constraints, proof.duals)
+    return proof.margin / ease if ease > 0 else np.inf
 
 
 def _presolve(judge: Judge) -> tuple[Status | None, str]:

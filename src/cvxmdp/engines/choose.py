@@ -59,7 +59,8 @@ def choose_engines(
     balls = not terms and all(isinstance(c, NormBall) and c.norm.p == 2 for c in constraints)
     large = mdp.num_states > NEWTON_STATES or (own and mdp.num_pairs > OWN_PAIRS)
     last: list[Engine] = [Conic()] if conic(constraints) and not large and mdp.num_pairs <= CONIC_PAIRS else []
-    general: list[Engine] = [Splitting() if balls or large else Newton(), *last]
+    first: Engine = Splitting() if balls or large else Newton()
+    general: list[Engine] = [first, *last, *([Newton()] if last else [])]
     if method == "auto":
         rows = sum(c.upper.size for c in constraints if isinstance(c, Linear))
         if linear and rows <= (FEW_ROWS if mdp.num_states <= NEWTON_STATES else MANY_ROWS):

@@ -216,7 +216,10 @@ def climb(judge: Judge, limit: Ball | Entropic, V: Array, price: float | None) -
 def direction(judge: Judge, at: Response, r: Array, g: float, accuracy: float, shift: float) -> tuple[Array, float]:
     """Solve Newton's system ``B' W B (x, m) = (r, g)``."""
     dynamics, W = judge.dynamics, at.weights
-    border, corner = -dynamics.flow(W * at.slope), float(W @ at.slope**2)
+    with np.errstate(over="ignore", invalid="ignore"):  # far from a limit that no policy meets
+        border, corner = -dynamics.flow(W * at.slope), float(W @ at.slope**2)
+    if not np.isfinite(corner):
+        return np.zeros_like(r), 0.0
     # Where d adds up to one, W is diag(d) - d d' over mu: the mean of B (x, m) is taken off.
     mean = -dynamics.flow(at.d) if at.even else None
     diagonal = np.append(dynamics.weighted_diagonal(W), corner)

@@ -30,8 +30,8 @@ PARALLEL_ENTRIES = 50_000
 """Advantages from which on threads share the work."""
 NEAREST_START = 1e-2
 """The method starts this much nearer to the end, at most, where the last multipliers all but meet the limits."""
-TAKEN = 1e-7
-"""Probability from which an action is taken."""
+TAKEN, LEAST_TAKEN = 1e-7, 1e-3
+"""Probability from which an action is taken, or the accuracy where that is more, up to the second."""
 UNVISITED = 1e-12
 """Visits, relative to the most, below which a state does not matter to the program."""
 FEW_PAIRS, KEPT = 500, 0.2
@@ -119,7 +119,7 @@ def _solve(
     if steps < 0:
         return None
     _, greedy, least = kernels.priced(A, first, multipliers)
-    p = np.where(p >= max(TAKEN, accuracy), p, 0.0)
+    p = np.where(p >= min(max(TAKEN, accuracy), LEAST_TAKEN), p, 0.0)
     idle = np.repeat(x <= 10 * UNVISITED * x.max(), counts)  # there the best action at these prices is as good as any
     p[idle] = 0.0
     p[greedy[idle[greedy]]] = 1.0

@@ -144,7 +144,7 @@ class Mixture:
         unit = max(self.judge.nearest_distance, 1e-12)
         rank = F.shape[1]
         H = np.diag(np.append(np.zeros(count), np.ones(rank)))
-        sides = np.abs(F).sum(axis=1) * unit
+        sides = np.maximum(np.abs(F).sum(axis=1), 1e-300) * unit
         within = np.hstack([A, -F * unit]) / sides[:, None]
         rows = np.vstack([within, np.append(np.ones(count), np.zeros(rank))])
         upper = np.concatenate([np.full(count, INFINITE), np.full(rank, INFINITE), self.limits / sides, [1.0]])
@@ -180,13 +180,21 @@ def _natural(judge: Judge) -> float:
         return judge.best.scale
     counts = np.diff(judge.dynamics.first)
     even = judge.dynamics.occupancy(np.repeat(1 / counts, counts))
-    return max(float(np.abs(judge.c) @ even), FREE * largest, 1e-300)
+    return max(float(np.abs(judge.c) @ even), FREE * largest) or 1.0
 
 
 def _solve(cost: Array, A: Array, b: Array, ones: Array, bounds: list[tuple[float | None, float | None]]) -> Any:
     from scipy.optimize import linprog  # here, since it doubles the time of importing the library
 
-    return linprog(
-        cost, A_ub=A, b_ub=b, A_eq=ones[None, :], b_eq=[1.0], bounds=bounds, method="highs-ds",
-        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-    )  # fmt: skip
+    for tolerance in (1e-10, 1e-7):
+        answer = linprog(
+            cost, A_ub=A, b_ub=b, A_eq=ones[None, :], b_eq=[1.0], bounds=bounds, method="highs-ds",
+            options={"primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance},
+        )  # fmt: skip
+        if answer.x is not None:
+            return answer
+    # The solver gave up on numbers of very different sizes: an even mixture, and no multipliers.
+    weights = ones / ones.sum()
+    weights[-1] = max(float(np.max(A[:, :-1] @ weights[:-1] - b, initial=0.0)), 0.0)
+    answer.x, answer.ineqlin.marginals = weights, np.zeros(b.size)
+    return answer

@@ -37,7 +37,12 @@ def describe(solution: Solution) -> str:
         lines.append(f"  limit {name}: {excess}; {effect}")
     total = solution.stats.seconds["total"]
     lines.append(f"  {solution.stats.method}; {solution.stats.iterations} passes, {total:.2f} s")
-    return "\n".join(lines)
+    return "\n".join(wrapped for line in lines for wrapped in _wrapped(line))
+
+
+def _wrapped(line: str) -> list[str]:
+    indent = "  " if not line.startswith(" ") else "    "
+    return textwrap.wrap(line, WIDTH, subsequent_indent=indent, drop_whitespace=True, break_long_words=False)
 
 
 def _outcome(solution: Solution) -> list[str]:
@@ -58,10 +63,12 @@ def describe_conflict(solution: Solution) -> list[str]:
     """Say that no policy obeys, how sure that is, which limits conflict, what would end it, and what is done."""
     found = solution.infeasibility
     assert found is not None
-    sentences = [
-        "INFEASIBLE: No policy obeys every limit. This is proven: every policy exceeds some limit by at least "
-        f"{_percent(found.least)} of its size."
-    ]
+    sentences = ["INFEASIBLE: No policy obeys every limit. This is proven"]
+    sentences[0] += (
+        f": every policy exceeds some limit by at least {_percent(found.least)} of its size."
+        if math.isfinite(found.least)
+        else ", however far the limits are relaxed."
+    )
     if len(found.conflict) == 1:
         sentences.append(f"{_listed(found.conflict)} cannot be obeyed by itself.")
     elif found.conflict:
@@ -70,7 +77,7 @@ def describe_conflict(solution: Solution) -> list[str]:
     cures = [f"{name} {limit.alone}" for name, limit in found.relax.items() if limit.alone]
     if cures:
         sentences.append(f"One of these changes alone would do: {_listed(cures, 'or')}.")
-    elif found.conflict:
+    elif all(limit.amount is None for limit in found.relax.values()):
         sentences.append("No single limit can be relaxed to end this, if the others are kept.")
     sentences.append(_done(solution, found))
     return textwrap.wrap(" ".join(sentences), WIDTH, subsequent_indent="  ")
@@ -78,13 +85,19 @@ def describe_conflict(solution: Solution) -> list[str]:
 
 def _done(solution: Solution, found: Infeasibility) -> str:
     """Say what the returned policy does instead."""
-    exceeded = [f"{name} by {limit.exceeded:.4g}" for name, limit in found.relax.items() if limit.exceeded > 0]
+    exceeded = [
+        f"{name} by {limit.exceeded:.4g}" if math.isfinite(limit.exceeded) else f"{name} beyond any bound"
+        for name, limit in found.relax.items()
+        if limit.exceeded > 0
+    ]
     if found.compromise == "nearest":
         what = "The policy returned comes nearest to the limits"
     elif found.compromise == "relative":
         what = "The policy returned exceeds limits by the least share of their size"
-    else:
+    elif found.compromise == "priority":
         what = "The policy returned meets limits in the order of their priorities"
+    else:
+        what = "The search for a compromise was not finished; the policy returned is the best so far"
     what += f" and exceeds {_listed(exceeded)}; its value is {solution.value:.6g}"
     if math.isfinite(found.cheapest):
         what += f", and none as near costs less than {found.cheapest:.6g}"
@@ -95,8 +108,8 @@ def _limit(found: Infeasibility, name: str, violation: float) -> str:
     """Say of one limit whether it is obeyed, and what it has to do with the conflict."""
     words = f"exceeded by {violation:.4g}" if violation > 0 else "obeyed"
     limit = found.relax[name]
-    if limit.innocent:
-        return f"{words}; not part of the conflict"
+    if limit.innocent and found.conflict:
+        return f"{words}; not part of this conflict"
     if limit.amount is None:
         return f"{words}; relaxing it alone is not enough"
     return words if math.isnan(limit.amount) else f"{words}; enough alone: {limit.alone}"
