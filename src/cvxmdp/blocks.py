@@ -112,6 +112,10 @@ class Constraint(Block):
         """
 
     @abstractmethod
+    def units(self, relative: bool) -> Any:
+        """Return what :meth:`relaxed` counts in: a number, or of each upper and each lower limit."""
+
+    @abstractmethod
     def ease(self, dual: Array, relative: bool = False) -> float:
         """Return by how much the support of a dual array grows for each unit of :meth:`relaxed`."""
 

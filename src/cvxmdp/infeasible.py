@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from cvxmdp.blocks import Constraint
+from cvxmdp.constraints.bounds import Bounds
 from cvxmdp.constraints.combine import relative_ease
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.engines.judge import Judge, Refutation
@@ -45,6 +46,8 @@ class Ask(Protocol):
 
 Relax = Callable[[float], list[Constraint]]
 Ease = Callable[[Sequence[Array]], float]
+Enough = Callable[[Array], float]
+"""Of an occupancy: the amount by which to relax so that it obeys; inf where no amount does."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +63,7 @@ class Least:
     judge: Judge | None = None
 
 
-def least_amount(ask: Ask, relax: Relax, ease: Ease, refutation: Refutation) -> Least:
+def least_amount(ask: Ask, relax: Relax, ease: Ease, enough: Enough, refutation: Refutation) -> Least:
     """Find the least amount by which to relax, from a proof that none is not enough."""
     amount, margin = 0.0, refutation.margin
     for _ in range(MOST_STEPS):
@@ -74,10 +77,15 @@ def least_amount(ask: Ask, relax: Relax, ease: Ease, refutation: Refutation) -> 
         if status is not Status.INFEASIBLE or judge.refutation is None:
             break
         refutation, margin = judge.refutation, judge.refutation.margin
+        if judge.nearest is not None and (high := enough(judge.nearest.d)) <= amount * (1 + judge.tolerance):
+            judge.best = judge.nearest
+            return Least(amount, high, refutation, judge)
     return Least(amount, np.nan, refutation, judge)
 
 
-def alone(ask: Ask, constraints: Sequence[Constraint], k: int, refutation: Refutation) -> float | None:
+def alone(
+    ask: Ask, constraints: Sequence[Constraint], k: int, refutation: Refutation, tolerance: float
+) -> float | None:
     """Return the least amount by which constraint k alone has to be relaxed; None if that is never enough."""
     mine = constraints[k]
     if mine.ease(refutation.duals[k]) == 0:
@@ -91,14 +99,21 @@ def alone(ask: Ask, constraints: Sequence[Constraint], k: int, refutation: Refut
         if status is Status.OPTIMAL and judge.best is not None:
             return max(judge.best.value - limit, 0.0)
         return None if status is Status.INFEASIBLE else np.nan
+
+    def enough(d: Array) -> float:
+        return mine.violation(d) if all(c.relative(d) <= tolerance for c in others) else np.inf
+
     found = least_amount(
-        ask, lambda t: [*others[:k], mine.relaxed(t), *others[k:]], lambda duals: mine.ease(duals[k]), refutation
+        ask,
+        lambda t: [*others[:k], mine.relaxed(t), *others[k:]],
+        lambda duals: mine.ease(duals[k]),
+        enough,
+        refutation,
     )
     if np.isnan(found.high) and found.judge is not None and found.judge.best is not None:
         # Not decided on the border, but a policy close to it tells what is enough.
-        d, enough = found.judge.best.d, mine.violation(found.judge.best.d)
-        if enough <= (1 + CLOSE) * found.low and all(c.relative(d) <= found.judge.tolerance for c in others):
-            return enough
+        high = enough(found.judge.best.d)
+        return high if high <= (1 + CLOSE) * found.low else found.high
     return None if np.isinf(found.high) else found.high
 
 
@@ -113,7 +128,13 @@ def least_relative(
     def relax(t: float) -> list[Constraint]:
         return [c.relaxed(t, relative=True) for c in constraints]
 
-    found = least_amount(ask, relax, lambda duals: relative_ease(constraints, duals), refutation)
+    found = least_amount(
+        ask,
+        relax,
+        lambda duals: relative_ease(constraints, duals),
+        lambda d: max(multiple(c, d) for c in constraints),
+        refutation,
+    )
     if found.judge is None or not np.isfinite(found.high):
         return found.refutation, None
     return found.refutation, cheapest(ask, relax(found.high + tolerance / 2)) or found.judge
@@ -137,11 +158,15 @@ def by_priority(ask: Ask, constraints: Sequence[Constraint], tolerance: float) -
             pairs = zip(mine, duals, strict=True)
             return sum(c.ease(dual, relative=True) for c, dual in pairs if c.priority == level)
 
+        def enough(d: Array, mine: Sequence[Constraint] = mine, level: int = level) -> float:
+            done = all(multiple(c, d) <= amounts[c.priority] + tolerance for c in mine if c.priority < level)
+            return max(multiple(c, d) for c in mine if c.priority == level) if done else np.inf
+
         status, judge = ask(relax(0.0))
         amounts[level] = 0.0
         if status is Status.INFEASIBLE and judge.refutation is not None:
             del amounts[level]
-            found = least_amount(ask, relax, ease, judge.refutation)
+            found = least_amount(ask, relax, ease, enough, judge.refutation)
             if not np.isfinite(found.high):
                 return None
             amounts[level], judge = found.high + tolerance, found.judge
@@ -216,11 +241,26 @@ def _only(constraints: Sequence[Constraint], limits: Sequence[Limit]) -> list[Co
     return out
 
 
+def multiple(constraint: Constraint, d: Array) -> float:
+    """By how many times its size an occupancy exceeds a constraint, as ``relaxed(..., relative=True)`` counts."""
+    if isinstance(constraint, (Linear, Bounds)):
+        values = constraint.rows @ d if isinstance(constraint, Linear) else d
+        up, down = constraint.units(True)
+        return max(
+            float(np.max((values - constraint.upper) / up)), float(np.max((constraint.lower - values) / down)), 0.0
+        )
+    return constraint.violation(d) / float(constraint.units(True))
+
+
 def explain(
-    ask: Ask, constraints: Sequence[Constraint], refutation: Refutation, violations: Mapping[str, float]
+    ask: Ask,
+    constraints: Sequence[Constraint],
+    refutation: Refutation,
+    violations: Mapping[str, float],
+    tolerance: float,
 ) -> tuple[dict[str, Relaxation], list[str], bool]:
     """Say what each constraint would have to become, and which limits conflict; also whether that is irreducible."""
-    amounts = [alone(ask, constraints, k, refutation) for k in range(len(constraints))]
+    amounts = [alone(ask, constraints, k, refutation, tolerance) for k in range(len(constraints))]
     needed = {k for k, amount in enumerate(amounts) if amount is not None and np.isfinite(amount)}
     limits, reduced = conflict(ask, constraints, refutation, needed)
     blamed = {k for k, _ in limits}

@@ -14,6 +14,7 @@ from cvxmdp.certificate import Certificate, relative_gap
 from cvxmdp.constraints.combine import Blocks, relative_ease
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.engines.choose import Engine, choose_engines
+from cvxmdp.engines.conic import Conic
 from cvxmdp.engines.judge import Candidate, Judge, Refutation
 from cvxmdp.engines.presolve import indicator, policy_iteration
 from cvxmdp.infeasible import by_priority, explain, least_relative
@@ -64,7 +65,9 @@ class Solve:
                 if self.explained and judge.limit() is None:
                     started = time.perf_counter()
                     violations = self._violations(self._chosen(judge, status))
-                    relax, conflict, reduced = explain(self.ask, self.problem.constraints, judge.refutation, violations)
+                    relax, conflict, reduced = explain(
+                        self.ask, self.problem.constraints, judge.refutation, violations, self.tolerance
+                    )
                     self.seconds["explanation"] = time.perf_counter() - started
             except KeyboardInterrupt:
                 sentence += "; interrupted"
@@ -278,7 +281,7 @@ def _engage(
         judge.max_iterations = most if engine is engines[-1] else min(most, judge.iterations + PATIENCE)
         status, sentence = engine.run(judge, start)
         judge.max_iterations = most
-        near = judge.near or not judge.wants_nearest
+        near = judge.near or not judge.wants_nearest or isinstance(engine, Conic)
         if status is not None and status is not Status.ITERATION_LIMIT and (status is not Status.INFEASIBLE or near):
             break
         if judge.limit() is not None:

@@ -60,7 +60,7 @@ def choose_engines(
     large = mdp.num_states > NEWTON_STATES or (own and mdp.num_pairs > OWN_PAIRS)
     last: list[Engine] = [Conic()] if conic(constraints) and not large and mdp.num_pairs <= CONIC_PAIRS else []
     first: Engine = Splitting() if balls or large else Newton()
-    general: list[Engine] = [first, *last, *([Newton()] if last else [])]
+    general: list[Engine] = [first, *last, *([Newton()] if last and terms else [])]
     if method == "auto":
         rows = sum(c.upper.size for c in constraints if isinstance(c, Linear))
         if linear and rows <= (FEW_ROWS if mdp.num_states <= NEWTON_STATES else MANY_ROWS):
