@@ -290,7 +290,10 @@ def entropy(of: str) -> Callable[[World], Limit]:
         X = np.eye(world.pairs) if of == "pairs" else world.owner.T
         x, most = X @ world.policy(), np.log(len(X))
         step = world.rng.uniform(0.7, 4.0, size=1) * (most + x @ np.log(x))
-        make = lambda b: [cm.Entropy(at_least=-float(b[0]), of=of)]  # noqa: E731
+
+        def make(b: Array) -> list[Any]:
+            return [cm.Entropy(at_least=-float(b[0]), of=of)]
+
         return Spread(X, np.ones(len(X)), np.array([-most]), step, make)
 
     return draw

@@ -22,7 +22,7 @@ from scipy.special import entr
 from cvxmdp.engines.frozen import solve_elastic, solve_frozen
 from cvxmdp.engines.judge import Judge
 from cvxmdp.engines.mixture import Mixture
-from cvxmdp.engines.nearest import approach
+from cvxmdp.engines.nearest import CLOSEST, approach
 from cvxmdp.engines.presolve import policy_iteration
 from cvxmdp.mdp import Array
 from cvxmdp.status import Status
@@ -46,6 +46,8 @@ SURE = 0.1
 """Share of what exceeding costs within which the gap shows that the price is too low."""
 ASK = 2.0
 """The judge is asked once a mixture is within this many tolerances of the bound."""
+MANY_STATES = 10_000
+"""From here on the least distance is sought no more exactly than the tolerance asks."""
 EXACT = 1e-2
 """Share of the tolerance within which limits are met before the rounds end, unless that takes more than one round."""
 
@@ -198,7 +200,10 @@ class Mixing:
             judge.record(judge.nearest_distance)
             priced = policy_iteration(judge.dynamics, mixture.normal(multipliers), V, 0.0, judge.deadline)
             V = priced.V
-            if judge.limit() is not None or not mixture.add_policy(priced.pairs):
+            assert judge.refutation is not None
+            exact = judge.nearest_distance <= (1 + CLOSEST) * judge.refutation.distance
+            enough = exact or (judge.near and judge.dynamics.num_states > MANY_STATES)
+            if enough or judge.limit() is not None or not mixture.add_policy(priced.pairs):
                 assert judge.displacement is not None
                 mixture.relax(judge.displacement[0])
                 return None if judge.limit() is None and judge.seek == "policy" else Status.INFEASIBLE
