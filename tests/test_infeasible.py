@@ -374,6 +374,7 @@ def test_without_an_explanation_only_what_is_known_is_said():
     solution = cm.Problem(mdp, "cost", budgets(mdp, E, b)).solve(explain=False)
     assert solution.infeasibility.conflict == ()
     assert all(math.isnan(limit.amount) for limit in solution.infeasibility.relax.values())
+    assert not any(limit.innocent for limit in solution.infeasibility.relax.values())
     assert "alone" not in str(solution)
 
 

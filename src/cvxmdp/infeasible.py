@@ -267,5 +267,7 @@ def explain(
     relax = {}
     for k, (constraint, amount) in enumerate(zip(constraints, amounts, strict=True)):
         words = constraint.said(amount) if amount is not None and np.isfinite(amount) else ""
-        relax[constraint.name] = Relaxation(violations[constraint.name], amount, words, k not in blamed)
+        relax[constraint.name] = Relaxation(
+            violations[constraint.name], amount, words, bool(blamed) and k not in blamed
+        )
     return relax, named(constraints, limits), reduced

@@ -84,7 +84,12 @@ class Conic:
         t = program.variables(1, cost=1.0)
         program.add("nonnegative", {t: -sp.eye_array(1)}, np.array([-LEAST_T]))
         duals = [program.state(c, program.x, None, t) for c in judge.blocks.constraints]
-        self._ask(judge, program, duals)
+        x, z = program.solve(judge)
+        judge.iterations += 1
+        judge.propose(x)
+        if not judge.obeyed and judge.refute(_scaled([dual(z) for dual in duals])) is not None:
+            judge.propose(x)  # as the nearest policy so far
+        judge.record(np.nan)
 
     def _optimize(self, judge: Judge) -> None:
         """Minimize the cost."""
@@ -121,14 +126,6 @@ class Conic:
         judge.refute(judge.blocks.split(_scaled([dual(z) for dual in duals]), judge.blocks.constraints))
         judge.refute(judge.blocks.set_duals(candidate.d))
         judge.record(judge.nearest_distance)
-
-    def _ask(self, judge: Judge, program: Program, duals: Sequence[Dual]) -> None:
-        x, z = program.solve(judge)
-        judge.iterations += 1
-        judge.propose(x)
-        if not judge.obeyed and judge.refute(_scaled([dual(z) for dual in duals])) is not None:
-            judge.propose(x)  # as the nearest policy so far
-        judge.record(np.nan)
 
 
 Columns = tuple[int, int]

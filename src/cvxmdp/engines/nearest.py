@@ -68,7 +68,7 @@ class Approach:
     def rounds(self, pi: Array, share: float) -> tuple[Array | None, float]:
         """Lower ``share c'd`` plus the squared distance, from the policy ``pi``.
 
-        Return the last occupancy, None if there was no round, and what the cost is short of its bound.
+        Return the last occupancy, None if there was no round, and what the cost was multiplied by.
         """
         judge, dynamics = self.judge, self.judge.dynamics
         scale = share * self.margin / self.cost_scale
