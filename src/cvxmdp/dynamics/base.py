@@ -54,8 +54,11 @@ class Dynamics(Protocol):
         """``Xi'd``: sums over the pairs of each state."""
         ...
 
-    def value(self, pi: Array, c: Array) -> Array:
-        """Discounted total cost of the policy ``pi`` from each state (evaluation forward)."""
+    def value(self, pi: Array, c: Array, start: Array | None = None) -> Array:
+        """Discounted total cost of the policy ``pi`` from each state (evaluation forward).
+
+        Krylov methods begin at the value ``start``.
+        """
         ...
 
     def occupancy(self, pi: Array, start: Array | None = None) -> Array:
@@ -65,10 +68,12 @@ class Dynamics(Protocol):
         """
         ...
 
-    def evaluate(self, pi: Array, costs: Array, accuracy: float) -> tuple[Array, Array, Array]:
+    def evaluate(
+        self, pi: Array, costs: Array, accuracy: float, visits: Array | None = None, V: Array | None = None
+    ) -> tuple[Array, Array, Array]:
         """Visits of the states under the policy ``pi``, and value and advantage for each column of ``costs``.
 
-        Krylov methods stop at the relative accuracy; factors are exact.
+        Krylov methods begin at ``visits`` and ``V`` and stop at the relative accuracy; factors are exact.
         """
         ...
 

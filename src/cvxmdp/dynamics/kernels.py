@@ -48,23 +48,89 @@ def advantage(data, indices, indptr, owner, gamma, c, V):
     return out
 
 
+@njit(cache=True, fastmath=FAST, inline="always")
+def _gather(line, scale, values, columns, X):
+    """Add ``scale`` times a row's product with the columns of X; four entries at a time keep the line in registers."""
+    whole = values.size - values.size % 4
+    for k in range(0, whole, 4):
+        a, b, c, d = scale * values[k], scale * values[k + 1], scale * values[k + 2], scale * values[k + 3]
+        A, B, C, D = X[columns[k]], X[columns[k + 1]], X[columns[k + 2]], X[columns[k + 3]]
+        for j in range(line.size):
+            line[j] += a * A[j] + b * B[j] + c * C[j] + d * D[j]
+    for k in range(whole, values.size):
+        a, A = scale * values[k], X[columns[k]]
+        for j in range(line.size):
+            line[j] += a * A[j]
+
+
 @njit(parallel=True, cache=True, fastmath=FAST)
 def advantages(data, indices, indptr, owner, gamma, C, V):
     """``C + gamma P V - Xi V`` for the columns of C and V at once: P is read a single time."""
-    count = C.shape[1]
     out = np.empty_like(C)
     for i in prange(owner.size):
-        line, own = out[i], V[owner[i]]
+        line, start, own = out[i], C[i], V[owner[i]]
+        for j in range(line.size):
+            line[j] = start[j] - own[j]
         row = slice(indptr[i], indptr[i + 1])
-        values, columns = data[row], indices[row]
-        for j in range(count):
-            line[j] = 0.0
-        for k in range(values.size):
-            value, there = values[k], V[columns[k]]
-            for j in range(count):
-                line[j] += value * there[j]
-        for j in range(count):
-            line[j] = C[i, j] + gamma * line[j] - own[j]
+        _gather(line, gamma, data[row], indices[row], V)
+    return out
+
+
+@njit(parallel=True, cache=True, fastmath=FAST)
+def taken(data, indices, indptr, first, pi):
+    """``P_pi`` as a compressed sparse row matrix: the rows of the pairs that are taken, one after the other.
+
+    It is read many times in an evaluation, and small enough to stay in the cache.
+    """
+    num_states = first.size - 1
+    ends = np.zeros(num_states + 1, indptr.dtype)
+    for s in range(num_states):
+        ends[s + 1] = ends[s]
+        for i in range(first[s], first[s + 1]):
+            if pi[i] != 0.0:
+                ends[s + 1] += indptr[i + 1] - indptr[i]
+    values, columns = np.empty(ends[-1], data.dtype), np.empty(ends[-1], indices.dtype)
+    for s in prange(num_states):
+        at = np.int64(ends[s])
+        for i in range(first[s], first[s + 1]):
+            if pi[i] != 0.0:
+                row = slice(indptr[i], indptr[i + 1])
+                end = at + data[row].size
+                values[at:end] = pi[i] * data[row]
+                columns[at:end] = indices[row]
+                at = end
+    return values, columns, ends
+
+
+@njit(parallel=True, cache=True, fastmath=FAST)
+def evaluated(values, columns, ends, gamma, x):
+    """``x - gamma P_pi x``."""
+    out = np.empty_like(x)
+    for s in prange(x.size):
+        row = slice(ends[s], ends[s + 1])
+        out[s] = x[s] - gamma * _dot(values[row], columns[row], x)
+    return out
+
+
+@njit(parallel=True, cache=True, fastmath=FAST)
+def evaluated_all(values, columns, ends, gamma, X):
+    """:func:`evaluated` for the columns of X at once."""
+    out = X.copy()
+    for s in prange(X.shape[0]):
+        row = slice(ends[s], ends[s + 1])
+        _gather(out[s], -gamma, values[row], columns[row], X)
+    return out
+
+
+@njit(cache=True, fastmath=FAST)
+def evaluated_back(values, columns, ends, gamma, x):
+    """``x - gamma P_pi' x``, on one thread: sharing such scattered sums takes longer in all but large models."""
+    out = x.copy()
+    for s in range(x.size):
+        row, mass = slice(ends[s], ends[s + 1]), gamma * x[s]
+        part, there = values[row], columns[row]
+        for k in range(part.size):
+            out[there[k]] -= mass * part[k]
     return out
 
 

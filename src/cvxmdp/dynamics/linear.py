@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.linalg as la
@@ -20,9 +20,19 @@ from cvxmdp.mdp import Array
 
 Solve = Callable[[Array], Array]
 
+
+class StartedSolve(Protocol):
+    """Solves for one right side or for the columns of several; iterative methods begin at ``start``."""
+
+    def __call__(self, rhs: Array, start: Array | None = None) -> Array: ...
+
+
 KRYLOV_TOLERANCE = 1e-13
 KRYLOV_ROUNDS = 20
 BICGSTAB_STEPS = 60
+MOST_APPROXIMATIONS = 40
+SLOW = 0.4
+"""Successive approximations end where a step leaves, on average, more than this of what is missing."""
 NORMAL_STATES = 1500
 """Up to here a dense factor of M'M (18 MB, a tenth of a second) is always worth its time."""
 VISITED_STATES = 200
@@ -113,37 +123,9 @@ def factor_spd(matrix: Any) -> Solve:
     return lambda rhs: np.asarray(la.cho_solve((lower, True), rhs, check_finite=False))
 
 
-@dataclass(frozen=True, eq=False)
-class Product:
-    """``left @ right``, known by its products with vectors."""
-
-    left: Any
-    right: Any
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.left.shape[0], self.right.shape[1]
-
-    @property
-    def T(self) -> Product:  # noqa: N802
-        """The transpose."""
-        return Product(self.right.T, self.left.T)
-
-    def __matmul__(self, x: Array) -> Array:
-        return np.asarray(self.left @ (self.right @ x))
-
-
-def factor_policy(
-    how: str, transition: Any, gamma: float, accuracy: float = KRYLOV_TOLERANCE, start: Array | None = None
-) -> tuple[Solve, Solve]:
-    """Return solvers of ``(I - gamma P_pi) x = rhs`` and of its transpose.
-
-    Factors are refined once to working accuracy; Krylov methods begin at ``start`` and stop at the relative accuracy.
-    """
+def factor_policy(how: str, transition: Any, gamma: float) -> tuple[StartedSolve, StartedSolve]:
+    """Return solvers of ``(I - gamma P_pi) x = rhs`` and of its transpose, with factors refined once."""
     size = transition.shape[0]
-    if how == "iterative":
-        return _krylov(transition, gamma, accuracy, start), _krylov(transition.T, gamma, accuracy, start)
     if how == "sparse":
         matrix = sp.csc_matrix(sp.identity(size) - gamma * sp.csc_matrix(transition))
         lu = sparse_factor(matrix)
@@ -156,50 +138,88 @@ def factor_policy(
     )
 
 
-def _refined(matrix: Any, solve: Solve) -> Solve:
-    def refined(rhs: Array) -> Array:
+def _refined(matrix: Any, solve: Solve) -> StartedSolve:
+    def refined(rhs: Array, start: Array | None = None) -> Array:
         x = solve(rhs)
         return np.asarray(x + solve(rhs - matrix @ x))
 
     return refined
 
 
-def _krylov(transition: Any, gamma: float, accuracy: float, start: Array | None) -> Solve:
-    """Krylov methods on ``I - gamma P_pi``, for one right side or for the columns of several.
+def iterative(
+    apply: Solve, gamma: float, accuracy: float, direct: Callable[[], StartedSolve], forward: bool
+) -> StartedSolve:
+    """Solve ``(I - gamma P_pi) x = rhs``, or with the transpose, to a relative accuracy; ``apply`` is the product.
 
-    Several go through BiCGSTAB together, so that P_pi is read once for all of them; a single one, and those that did
-    not get there, through GMRES.  Where that stalls, as on long cycles near discount one, a sparse factor takes over.
+    On models that mix well successive approximations get there in the fewest products.  Else several right sides go
+    through BiCGSTAB together, so that the matrix is read once for all of them; a single one, and those that did not get
+    there, through GMRES.  Where that stalls, as on long cycles near discount one, factors take over.
     """
-    size = transition.shape[0]
-    operator = spla.LinearOperator((size, size), matvec=lambda x: x - gamma * (transition @ x), dtype=np.float64)
-    direct: list[Solve] = []
+    factors: list[StartedSolve] = []
 
-    def solve(rhs: Array) -> Array:
-        if rhs.ndim == 2:
-            x, open_columns = bicgstab(lambda x: x - gamma * (transition @ x), rhs, accuracy)
-            for column in open_columns:
-                x[:, column] = solve(rhs[:, column])
+    def solve(rhs: Array, start: Array | None = None) -> Array:
+        start = np.zeros_like(rhs) if start is None else start
+        x, found = approximate(apply, gamma, rhs, start, accuracy, forward)
+        if found:
             return x
-        scale = float(np.linalg.norm(rhs))
-        if scale == 0.0:
-            return np.zeros(size)
-        x = np.zeros(size) if start is None else start
-        for _ in range(KRYLOV_ROUNDS if not direct else 0):
+        if rhs.ndim == 2:
+            x, open_columns = bicgstab(apply, rhs, x, accuracy)
+            for column in open_columns:
+                x[:, column] = stepped(rhs[:, column], np.zeros(x.shape[0]))
+            return x
+        return stepped(rhs, x)
+
+    def stepped(rhs: Array, x: Array) -> Array:
+        if not np.any(rhs):
+            return np.zeros_like(rhs)
+        operator = spla.LinearOperator((rhs.size, rhs.size), matvec=apply, dtype=np.float64)
+        for _ in range(KRYLOV_ROUNDS if not factors else 0):
             x, _ = spla.gmres(operator, rhs, x0=x, rtol=accuracy, atol=0.0, restart=40, maxiter=5)
-            residual = float(np.linalg.norm(rhs - operator @ x))
-            if residual <= 10 * accuracy * max(scale, float(np.linalg.norm(x))):
+            if np.all(_solved(apply, rhs, x, accuracy)):
                 return np.asarray(x)
-        if not direct:
-            matrix = transition.left @ transition.right if isinstance(transition, Product) else transition
-            direct.append(factor_policy("sparse", matrix, gamma)[0])
-        return direct[0](rhs)
+        if not factors:
+            factors.append(direct())
+        return factors[0](rhs)
 
     return solve
 
 
-def bicgstab(apply: Solve, rhs: Array, tolerance: float) -> tuple[Array, list[int]]:
+def _solved(apply: Solve, rhs: Array, x: Array, accuracy: float) -> Any:
+    """Whether ``A x = rhs`` holds to ten times the accuracy relative to the larger side, for each column."""
+    sizes = np.maximum(np.linalg.norm(rhs, axis=0), np.linalg.norm(x, axis=0))
+    return np.linalg.norm(rhs - apply(x), axis=0) <= 10 * accuracy * sizes
+
+
+def approximate(apply: Solve, gamma: float, rhs: Array, x: Array, accuracy: float, forward: bool) -> tuple[Array, bool]:
+    """Add the residual r to x, which leaves ``gamma P r``; also return whether that got there.
+
+    What is left decays as fast as the chain mixes if r has no part along the slowest direction.  Forward that is a
+    constant c, which ``c / (1 - gamma)`` removes since P keeps constants.  Backward it is the total of r, which stays
+    zero once x has the right total.
+    """
+    if not forward:
+        total = float(x.sum())
+        x = x * (float(rhs.sum()) / (1 - gamma) / total) if total > 0 else rhs / (1 - gamma)
+    x, r = x.copy(), rhs - apply(x)
+    goal, first = accuracy * np.linalg.norm(rhs, axis=0), np.linalg.norm(r, axis=0)
+    for k in range(MOST_APPROXIMATIONS):
+        if forward:
+            mean = r.mean(axis=0)
+            x += mean / (1 - gamma)
+            r -= mean
+        left = np.linalg.norm(r, axis=0)
+        if np.all(left <= goal):
+            return x, bool(np.all(_solved(apply, rhs, x, accuracy)))
+        if k >= 2 and np.any(left > np.maximum(goal, SLOW**k * first)):
+            break
+        x += r
+        r -= apply(r)
+    return x, False
+
+
+def bicgstab(apply: Solve, rhs: Array, start: Array, tolerance: float) -> tuple[Array, list[int]]:
     """Solve ``A x = rhs`` for all columns of ``rhs`` in step; also return the columns that did not get there."""
-    x, r = np.zeros_like(rhs), rhs.copy()
+    x, r = start.copy(), rhs - apply(start)
     shadow, p, rho = r.copy(), r.copy(), np.einsum("ij,ij->j", r, r)
     goal = tolerance * np.linalg.norm(rhs, axis=0)
     with np.errstate(all="ignore"):  # columns that are done, or break down, are left as they are
@@ -217,9 +237,7 @@ def bicgstab(apply: Solve, rhs: Array, tolerance: float) -> tuple[Array, list[in
             before, rho = rho, np.einsum("ij,ij->j", shadow, r)
             beta = np.where(running, rho / before * alpha / omega, 0.0)
             p = r + beta * (p - omega * v)
-        missed = ~(
-            np.linalg.norm(rhs - apply(x), axis=0) <= 10 * np.maximum(goal, tolerance * np.linalg.norm(x, axis=0))
-        )
+        missed = ~_solved(apply, rhs, x, tolerance)
     return x, list(np.flatnonzero(missed))
 
 

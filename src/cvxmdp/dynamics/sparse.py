@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.dynamics.linear import Plan
-from cvxmdp.dynamics.ordered import Ordered, unsigned
+from cvxmdp.dynamics.linear import Plan, Solve
+from cvxmdp.dynamics.ordered import PARALLEL_STATES, Ordered, unsigned
 from cvxmdp.dynamics.tabular import Tabular
 from cvxmdp.mdp import MDP, Array, Indices
 
@@ -62,8 +62,26 @@ class SparseDynamics(Tabular):
         out: Array = self._kernels.advantages(*self._csr, self.owner, self.gamma, costs, np.ascontiguousarray(V))
         return out
 
+    def _products(self, pi: Array) -> tuple[Solve, Solve]:
+        P_pi = self._kernels.taken(*self._csr, self.first, pi)
+
+        def forward(x: Array) -> Array:
+            kernel = self._kernels.evaluated if x.ndim == 1 else self._kernels.evaluated_all
+            return np.asarray(kernel(*P_pi, self.gamma, x))
+
+        def backward(x: Array) -> Array:
+            if self.num_states >= PARALLEL_STATES:
+                # The probabilities of a state add up to one, so that the flow of x pi is x - gamma P_pi' x.
+                return self._flow(x[self.owner] * pi)
+            return np.asarray(self._kernels.evaluated_back(*P_pi, self.gamma, x))
+
+        return forward, backward
+
     def flow(self, d: Array) -> Array:
         self.passes += 1
+        return self._flow(d)
+
+    def _flow(self, d: Array) -> Array:
         out: Array = self._kernels.flow(*self._csr, self.first, self.gamma, d, self._threads)
         return out
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,21 @@ import numpy.typing as npt
 import scipy.linalg as la
 import scipy.sparse as sp
 
-from cvxmdp.dynamics.linear import NORMAL_STATES, Plan, Product, Solve, conjugate_gradients, factor_policy, factor_spd
+from cvxmdp.dynamics.linear import (
+    KRYLOV_TOLERANCE,
+    NORMAL_STATES,
+    Plan,
+    Solve,
+    StartedSolve,
+    conjugate_gradients,
+    factor_policy,
+    factor_spd,
+    iterative,
+)
 from cvxmdp.mdp import MDP, Array, Indices
 
 NORMAL_STEPS = 2000
 NO_VISITS = 1e-30
-MANY_PAIRS = 2
-"""From this many taken pairs a state on, Krylov methods use P itself: forming the policy's matrix costs more."""
 VISITED_TOLERANCE = 1e-2
 VISITED_STEPS = 300
 
@@ -90,22 +98,35 @@ class Tabular(ABC):
         taken = np.flatnonzero(pi)
         if taken.size == self.num_states and np.all(pi[taken] == 1.0):
             return self.P[taken]
-        if self.plan.policy == "iterative" and taken.size > MANY_PAIRS * self.num_states:
-            return Product(self._choice(pi), self.P)
         return self._choice(pi) @ self.P
 
-    def value(self, pi: Array, c: Array) -> Array:
-        forward, _ = factor_policy(self.plan.policy, self._policy_matrix(pi), self.gamma)
-        return forward(self.per_state(pi * c))
+    @abstractmethod
+    def _products(self, pi: Array) -> tuple[Solve, Solve]:
+        """``x - gamma P_pi x`` for one column or several, and ``x - gamma P_pi' x`` for one."""
+
+    def _solvers(self, pi: Array, accuracy: float = KRYLOV_TOLERANCE) -> tuple[StartedSolve, StartedSolve]:
+        """Solvers of ``(I - gamma P_pi) x = rhs`` and of its transpose."""
+        if self.plan.policy != "iterative":
+            return factor_policy(self.plan.policy, self._policy_matrix(pi), self.gamma)
+        forward, backward = self._products(pi)
+        factors = cache(lambda: factor_policy("sparse", self._policy_matrix(pi), self.gamma))
+        return (
+            iterative(forward, self.gamma, accuracy, lambda: factors()[0], True),
+            iterative(backward, self.gamma, accuracy, lambda: factors()[1], False),
+        )
+
+    def value(self, pi: Array, c: Array, start: Array | None = None) -> Array:
+        return self._solvers(pi)[0](self.per_state(pi * c), start)
 
     def occupancy(self, pi: Array, start: Array | None = None) -> Array:
-        _, backward = factor_policy(self.plan.policy, self._policy_matrix(pi), self.gamma, start=start)
-        return self._spread(backward((1 - self.gamma) * self.rho), pi)
+        return self._spread(self._solvers(pi)[1]((1 - self.gamma) * self.rho, start), pi)
 
-    def evaluate(self, pi: Array, costs: Array, accuracy: float) -> tuple[Array, Array, Array]:
-        forward, backward = factor_policy(self.plan.policy, self._policy_matrix(pi), self.gamma, accuracy)
-        V = forward(np.asarray(self._choice(pi) @ costs))
-        return backward((1 - self.gamma) * self.rho), V, self.advantages(costs, V)
+    def evaluate(
+        self, pi: Array, costs: Array, accuracy: float, visits: Array | None = None, V: Array | None = None
+    ) -> tuple[Array, Array, Array]:
+        forward, backward = self._solvers(pi, accuracy)
+        V = forward(np.asarray(self._choice(pi) @ costs), V)
+        return backward((1 - self.gamma) * self.rho, visits), V, self.advantages(costs, V)
 
     def _spread(self, visits: Array, pi: Array) -> Array:
         # What is left of states that are never reached is rounding of rounding.

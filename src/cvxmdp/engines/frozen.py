@@ -38,6 +38,8 @@ FEW_PAIRS, KEPT = 500, 0.2
 """Share of the pairs that is kept beside each state's best where prices are nearly known, unless there are few."""
 MISSED = 0.1
 """Share of the accuracy that leaving pairs out may cost."""
+SAMPLED, ROUGH = 200, 1e-2
+"""States whose program, solved that exactly, gives the first prices where nothing is known of them."""
 LEAST_PRICE = 1e-3
 """Multipliers start no nearer to zero than this, in units in which cost and limits are of size one."""
 
@@ -75,6 +77,12 @@ def solve_frozen(
     give = np.zeros((room.size, room.size)) if give is None else give
 
     begin = np.where(equal, start, np.maximum(start, LEAST_PRICE))
+    if not near and first.size > 2 * SAMPLED:
+        sample = _sampled(A, x, first)
+        guess = _solve(*sample, room, equal, give, begin, ROUGH)
+        if guess is not None:
+            start, near = guess.multipliers, True
+            begin = np.where(equal, start, np.maximum(start, LEAST_PRICE))
     if near and A.shape[0] > FEW_PAIRS:
         dear = kernels.priced(A, first, start)[0]
         others = dear[dear > 0]
@@ -89,6 +97,17 @@ def solve_frozen(
                 policy[kept] = found.policy
                 return Frozen(policy, found.multipliers, float(least))
     return _solve(A, x, first, room, equal, give, begin, accuracy)
+
+
+def _sampled(A: Array, x: Array, first: Indices) -> tuple[Array, Array, Indices]:
+    """Return the program for a sample of the states, drawn at even steps of the visits they add up to."""
+    mass = np.cumsum(x)
+    drawn = np.searchsorted(mass, (np.arange(SAMPLED) + 0.5) * (mass[-1] / SAMPLED))
+    states, counts = np.unique(drawn, return_counts=True)
+    sizes = np.diff(first)[states]
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    pairs = np.arange(ends[-1]) + np.repeat(first[states] - ends[:-1], sizes)
+    return A[pairs], counts * (mass[-1] / SAMPLED), ends
 
 
 def _solve(

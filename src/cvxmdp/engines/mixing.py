@@ -117,12 +117,13 @@ class Mixing:
             return None
         dynamics, costs, limits, equal = judge.dynamics, *mixture.frozen_rows()
         prices, sizes_of = np.where(equal, 0.0, FIRST_PRICE), np.abs(costs).T
+        x = V = None
         least, stuck, was_close, near = 1.0, 0, False, False
         for _ in range(MOST_ROUNDS):
             judge.iterations += 1
             # The next round misses about the square of what the last one missed: more exactness would be lost.
             accuracy = min(max(0.01 * least**2, 0.01 * judge.tolerance), 1e-3)
-            x, V, A = dynamics.evaluate(pi, costs, 1e-3 * accuracy)
+            x, V, A = dynamics.evaluate(pi, costs, 1e-3 * accuracy, x, V)
             judge.pending = partial(dynamics.occupancy, pi)
             J = (1 - dynamics.gamma) * (dynamics.rho @ V)
             d, room = x[dynamics.owner] * pi, limits - J[1:]

@@ -74,10 +74,11 @@ class Approach:
         scale = share * self.margin / self.cost_scale
         costs = np.ascontiguousarray(np.vstack([scale * judge.c, self.sides]).T)
         least, stuck, d = 1.0, 0, None
+        x = V = None
         for _ in range(MOST_ROUNDS):
             judge.iterations += 1
             accuracy = self.margin * min(max(0.01 * least**2, 0.1 * CLOSEST), 1e-3)
-            x, V, A = dynamics.evaluate(pi, costs, max(1e-3 * accuracy, LEAST_ACCURACY))
+            x, V, A = dynamics.evaluate(pi, costs, max(1e-3 * accuracy, LEAST_ACCURACY), x, V)
             judge.pending = partial(dynamics.occupancy, pi)
             J = (1 - dynamics.gamma) * (dynamics.rho @ V)
             d, room = x[dynamics.owner] * pi, self.limits - J[1:]

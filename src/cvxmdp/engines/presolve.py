@@ -56,7 +56,7 @@ def policy_iteration(
         if exact or top >= enough:
             break
         pairs = np.where(gain > rounding, greedy, pairs)
-        V = dynamics.value(indicator(dynamics, pairs), c)
+        V = dynamics.value(indicator(dynamics, pairs), c, V)
         best, greedy = dynamics.sweep(c, V)
         bound = lower_bound(dynamics, V, best)
         if bound >= top:
