@@ -91,7 +91,8 @@ class Tabular(ABC):
     def _choice(self, pi: Array) -> Any:
         """The probabilities as a sparse matrix, states by pairs."""
         taken = np.flatnonzero(pi)
-        return sp.csr_array((pi[taken], (self.owner[taken], taken)), shape=(self.num_states, self.num_pairs))
+        rows = np.searchsorted(taken, self.first)
+        return sp.csr_array((pi[taken], taken, rows), shape=(self.num_states, self.num_pairs))
 
     def _policy_matrix(self, pi: Array) -> Any:
         """``P_pi``, touching only the rows of pairs that are taken."""

@@ -66,10 +66,12 @@ def centre(q, x, first, mu, p, z):
 
 
 @njit(cache=True, fastmath=FAST)
-def eliminate(A, x, first, p, z, means, totals, sums, schur, b, start, end):
-    """Add the Schur complement of some states in the normal equations with weights p / z, and the predictor's b."""
+def eliminate(A, x, first, p, z, means, totals, sums, away, b, start, end):
+    """Fill in the rows whose products add up to the Schur complement, and add the predictor's b, for some states.
+
+    The weights of the normal equations are p / z; the state's own equation takes off the weighted mean.
+    """
     n = A.shape[1] - 1
-    away = np.empty(n)
     for s in range(start, end):
         mean, total, mass = means[s], 0.0, 0.0
         mean[:] = 0.0
@@ -83,14 +85,11 @@ def eliminate(A, x, first, p, z, means, totals, sums, schur, b, start, end):
             mean[k] /= total
         totals[s], sums[s] = total, mass
         for i in range(first[s], first[s + 1]):
-            row, weight, change = A[i], p[i] / z[i] * x[s] * x[s], x[s] * p[i]
+            row, line, root, change = A[i], away[i], x[s] * np.sqrt(p[i] / z[i]), x[s] * p[i]
             for k in range(n):
-                away[k] = row[k + 1] - mean[k]
-            for k in range(n):
-                line, share = schur[k], weight * away[k]
-                b[k] += change * away[k]
-                for j in range(n):
-                    line[j] += share * away[j]
+                difference = row[k + 1] - mean[k]
+                b[k] += change * difference
+                line[k] = root * difference
 
 
 @njit(cache=True, fastmath=FAST)
@@ -149,10 +148,10 @@ def move(first, p, z, dp, dz, step, free, start, end):
 
 
 @njit(parallel=True, cache=True, fastmath=FAST)
-def eliminate_all(A, x, first, p, z, means, totals, sums, schurs, bs, cuts):
+def eliminate_all(A, x, first, p, z, means, totals, sums, away, bs, cuts):
     """Let every thread do its part of :func:`eliminate`."""
     for t in prange(cuts.size - 1):
-        eliminate(A, x, first, p, z, means, totals, sums, schurs[t], bs[t], cuts[t], cuts[t + 1])
+        eliminate(A, x, first, p, z, means, totals, sums, away, bs[t], cuts[t], cuts[t + 1])
 
 
 @njit(parallel=True, cache=True, fastmath=FAST)
@@ -246,7 +245,7 @@ def interior_point(A, x, first, room, bounded, give, lam, mu, accuracy, most_ste
     dp, dz = np.zeros(num_pairs), np.zeros(num_pairs)
     means, totals, sums = np.empty((num_states, n)), np.empty(num_states), np.empty(num_states)
     r, dr, free_r, dy, missing = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.empty(n)
-    schurs, bs, founds = np.empty((parts, n, n)), np.empty((parts, n)), np.empty((parts, 3))
+    away, bs, founds = np.empty((num_pairs, n)), np.empty((parts, n)), np.empty((parts, 3))
     centre(priced(A, first, lam)[0], x, first, mu, p, z)
     missing[:] = room + give @ lam
     for s in range(num_states):
@@ -275,22 +274,18 @@ def interior_point(A, x, first, room, bounded, give, lam, mu, accuracy, most_ste
             return p, done
         if rigid and done % LOOK == LOOK - 1 and impossible(A, x, first, room, lam, bounded):
             return p, -2
-        schurs[:] = 0.0
         bs[:] = 0.0
         if parts == 1:
-            eliminate(A, x, first, p, z, means, totals, sums, schurs[0], bs[0], 0, num_states)
+            eliminate(A, x, first, p, z, means, totals, sums, away, bs[0], 0, num_states)
         else:
-            eliminate_all(A, x, first, p, z, means, totals, sums, schurs, bs, cuts)
+            eliminate_all(A, x, first, p, z, means, totals, sums, away, bs, cuts)
+        schur = away.T @ away
         trace = 0.0
         for k in range(n):
             dy[k] = missing[k] - free_r[k]
             for t in range(parts):
                 dy[k] += bs[t, k]
-            for t in range(1, parts):
-                for j in range(n):
-                    schurs[0, k, j] += schurs[t, k, j]
-            trace += schurs[0, k, k]
-        schur = schurs[0]
+            trace += schur[k, k]
         schur += give
         for k in range(n):
             schur[k, k] += 1e-14 * trace / n + (r[k] / lam[k] if bounded[k] else 0.0)
