@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from cvxmdp.dynamics import choose
 from cvxmdp.dynamics.choose import choose_dynamics
 from cvxmdp.dynamics.dense import DenseDynamics
-from cvxmdp.dynamics.linear import Plan, available_memory, plan
+from cvxmdp.dynamics.linear import Plan, approximate, available_memory, plan
 from cvxmdp.dynamics.sparse import SparseDynamics
 from oracles import as_mdp, flow_matrix, occupancy, random_model, random_policy, value
 
@@ -29,12 +29,13 @@ MODELS = {
 def build(model, kind, how):
     """Dynamics over an array or over compressed rows, with all systems solved one way."""
     mdp = as_mdp(model, sparse=kind is SparseDynamics)
-    return kind(mdp, mdp.transitions, Plan(how, how, how, "as the test asks"))
+    other = "sparse" if how == "approximate" else how  # only a policy's own systems are solved that way
+    return kind(mdp, mdp.transitions, Plan(how, other, other, "as the test asks"))
 
 
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 every_kind = pytest.mark.parametrize("kind", [DenseDynamics, SparseDynamics])
-every_way = pytest.mark.parametrize("how", ["dense", "sparse", "iterative"])
+every_way = pytest.mark.parametrize("how", ["dense", "sparse", "iterative", "approximate"])
 
 
 # --------------------------------------------------------------------------------------------------- products
@@ -228,6 +229,54 @@ def test_iteration_on_a_slow_chain_still_converges(kind):
     np.testing.assert_allclose(dynamics.occupancy(pi), occupancy(model, pi), atol=1e-11)
 
 
+@every_kind
+@every_way
+@pytest.mark.parametrize("size", [0.0, 1.0, 1e6])
+def test_where_an_evaluation_begins_does_not_change_its_answer(kind, how, size):
+    model = MODELS["dense"]
+    dynamics, pi, rng = build(model, kind, how), random_policy(model, 4), np.random.default_rng(2)
+    costs, start = rng.normal(size=(75, 2)), size * rng.normal(size=(25, 2))
+    visits, V, _ = dynamics.evaluate(pi, costs, 1e-13, size * rng.uniform(size=25), start)
+    d = occupancy(model, pi)
+    np.testing.assert_allclose(visits, np.bincount(model["state"], weights=d), atol=1e-11)
+    for k in range(2):
+        np.testing.assert_allclose(V[:, k], value(model, pi, costs[:, k]), atol=1e-8)
+    np.testing.assert_allclose(dynamics.value(pi, costs[:, 0], start[:, 0]), V[:, 0], atol=1e-8)
+
+
+def chain(P, discount, forward):
+    """``x - gamma P x``, or with the transpose, and how often it was asked for."""
+    calls = []
+
+    def apply(x):
+        calls.append(1)
+        return x - discount * ((P if forward else P.T) @ x)
+
+    return apply, calls
+
+
+@pytest.mark.parametrize("forward", [True, False])
+def test_successive_approximations_need_few_products_where_the_chain_mixes(forward):
+    """At discount 0.999 value iteration would need thousands: the slow direction is taken out."""
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.ones(50), size=50)
+    apply, calls = chain(P, 0.999, forward)
+    rhs = rng.normal(size=50) if forward else 0.001 * rng.dirichlet(np.ones(50))
+    x, found = approximate(apply, 0.999, rhs, np.zeros(50), 1e-12, forward)
+    assert found
+    assert len(calls) <= 25
+    A = np.eye(50) - 0.999 * (P if forward else P.T)
+    np.testing.assert_allclose(x, np.linalg.solve(A, rhs), rtol=1e-8)
+
+
+@pytest.mark.parametrize("forward", [True, False])
+def test_successive_approximations_end_soon_where_the_chain_does_not_mix(forward):
+    apply, calls = chain(np.roll(np.eye(50), 1, axis=1), 0.999, forward)
+    _, found = approximate(apply, 0.999, np.eye(50)[0], np.zeros(50), 1e-12, forward)
+    assert not found
+    assert len(calls) <= 5
+
+
 # ------------------------------------------------------------------------------------------------------- plan
 
 
@@ -249,10 +298,10 @@ def test_dense_factors_that_do_not_fit_are_avoided_when_the_choice_is_free():
     [
         (400, 3, ("dense", "dense", "iterative")),
         (200, 3, ("dense", "dense", "dense")),
-        (401, 16, ("sparse", "sparse", "sparse")),
+        (401, 16, ("approximate", "sparse", "sparse")),
         (401, 17, ("iterative", "dense", "iterative")),
-        (20_000, 5, ("sparse", "sparse", "sparse")),
-        (20_001, 5, ("sparse", "iterative", "iterative")),
+        (20_000, 5, ("approximate", "sparse", "sparse")),
+        (20_001, 5, ("approximate", "iterative", "iterative")),
         (100_001, 5, ("iterative", "iterative", "iterative")),
         (8000, 100, ("iterative", "dense", "iterative")),
         (8001, 100, ("iterative", "iterative", "iterative")),

@@ -30,8 +30,8 @@ class StartedSolve(Protocol):
 KRYLOV_TOLERANCE = 1e-13
 KRYLOV_ROUNDS = 20
 BICGSTAB_STEPS = 60
-MOST_APPROXIMATIONS = 40
-SLOW = 0.4
+MOST_APPROXIMATIONS = 80
+SLOW = 0.7
 """Successive approximations end where a step leaves, on average, more than this of what is missing."""
 NORMAL_STATES = 1500
 """Up to here a dense factor of M'M (18 MB, a tenth of a second) is always worth its time."""
@@ -46,6 +46,7 @@ class Plan:
     """How the systems of one model are solved: ``"dense"``, ``"sparse"`` (both direct) or ``"iterative"``."""
 
     policy: str
+    """Also ``"approximate"``: by successive approximations where they converge fast, else by a sparse factor."""
     normal: str
     visited: str
     reason: str
@@ -71,8 +72,9 @@ def plan(num_states: int, num_pairs: int, nonzeros: int, evaluation: str, memory
     ============  ==============================================================================================
     system        rule of ``evaluation="auto"``
     ============  ==============================================================================================
-    policy        sparse factor while P has at most 16 entries a row and at most 100 000 states; else dense factor
-                  up to 400 states; else GMRES, which needs few steps on models that mix well
+    policy        dense factor up to 400 states; else successive approximations, which need few steps on models that
+                  mix well; where they do not, a sparse factor while P has at most 16 entries a row and at most
+                  100 000 states, else Krylov methods
     normal        sparse factor of ``M'M`` under the same rule for 20 000 states; else dense Cholesky while
                   ``8 S^2`` bytes, twice (matrix and factor), fit in half of the free memory and S <= 8000;
                   else conjugate gradients, which never form ``M'M``
@@ -98,7 +100,7 @@ def plan(num_states: int, num_pairs: int, nonzeros: int, evaluation: str, memory
             )
         return Plan("dense", "dense", "dense", "direct solvers were asked for; P is not thin, so factors are dense")
     small = num_states <= 400
-    policy = "sparse" if thin and num_states <= 100_000 and not small else "dense" if small else "iterative"
+    policy = "dense" if small else "approximate" if thin and num_states <= 100_000 else "iterative"
     if thin and not small and num_states <= 20_000:
         return Plan(policy, "sparse", "sparse", f"{per_row:.0f} entries a row: sparse factors have little fill", True)
     normal = "dense" if fits and num_states <= 8000 else "iterative"
@@ -147,13 +149,14 @@ def _refined(matrix: Any, solve: Solve) -> StartedSolve:
 
 
 def iterative(
-    apply: Solve, gamma: float, accuracy: float, direct: Callable[[], StartedSolve], forward: bool
+    apply: Solve, gamma: float, accuracy: float, direct: Callable[[], StartedSolve], forward: bool, krylov: bool
 ) -> StartedSolve:
     """Solve ``(I - gamma P_pi) x = rhs``, or with the transpose, to a relative accuracy; ``apply`` is the product.
 
-    On models that mix well successive approximations get there in the fewest products.  Else several right sides go
-    through BiCGSTAB together, so that the matrix is read once for all of them; a single one, and those that did not get
-    there, through GMRES.  Where that stalls, as on long cycles near discount one, factors take over.
+    On models that mix well successive approximations get there in the fewest products.  Else, with ``krylov``, several
+    right sides go through BiCGSTAB together, so that the matrix is read once for all of them; a single one, and those
+    that did not get there, through GMRES.  Where that stalls, as on long cycles near discount one, and where Krylov
+    methods are not wanted, factors take over.
     """
     factors: list[StartedSolve] = []
 
@@ -162,6 +165,8 @@ def iterative(
         x, found = approximate(apply, gamma, rhs, start, accuracy, forward)
         if found:
             return x
+        if not krylov:
+            return factored(rhs)
         if rhs.ndim == 2:
             x, open_columns = bicgstab(apply, rhs, x, accuracy)
             for column in open_columns:
@@ -177,6 +182,9 @@ def iterative(
             x, _ = spla.gmres(operator, rhs, x0=x, rtol=accuracy, atol=0.0, restart=40, maxiter=5)
             if np.all(_solved(apply, rhs, x, accuracy)):
                 return np.asarray(x)
+        return factored(rhs)
+
+    def factored(rhs: Array) -> Array:
         if not factors:
             factors.append(direct())
         return factors[0](rhs)

@@ -107,13 +107,14 @@ class Tabular(ABC):
 
     def _solvers(self, pi: Array, accuracy: float = KRYLOV_TOLERANCE) -> tuple[StartedSolve, StartedSolve]:
         """Solvers of ``(I - gamma P_pi) x = rhs`` and of its transpose."""
-        if self.plan.policy != "iterative":
+        if self.plan.policy in ("dense", "sparse"):
             return factor_policy(self.plan.policy, self._policy_matrix(pi), self.gamma)
         forward, backward = self._products(pi)
         factors = cache(lambda: factor_policy("sparse", self._policy_matrix(pi), self.gamma))
+        krylov = self.plan.policy == "iterative"
         return (
-            iterative(forward, self.gamma, accuracy, lambda: factors()[0], True),
-            iterative(backward, self.gamma, accuracy, lambda: factors()[1], False),
+            iterative(forward, self.gamma, accuracy, lambda: factors()[0], True, krylov),
+            iterative(backward, self.gamma, accuracy, lambda: factors()[1], False, krylov),
         )
 
     def value(self, pi: Array, c: Array, start: Array | None = None) -> Array:
