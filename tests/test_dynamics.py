@@ -71,6 +71,8 @@ def test_advantage_and_flow_are_products_with_the_model(model, kind):
     d[rng.random(d.size) < 0.3] = 0.0
     np.testing.assert_allclose(dynamics.advantage(c, V), c + M @ V, atol=1e-12)
     np.testing.assert_allclose(dynamics.flow(d), -M.T @ d, atol=1e-12)
+    for found, given in zip(dynamics.flow_of_two(d, d**2), (d, d**2), strict=True):
+        np.testing.assert_allclose(found, -M.T @ given, atol=1e-12)
 
 
 @every_kind
@@ -102,7 +104,8 @@ def test_every_product_is_counted_as_a_pass(kind):
     dynamics.sweep(np.zeros(75), np.zeros(25))
     dynamics.advantage(np.zeros(75), np.zeros(25))
     dynamics.flow(np.zeros(75))
-    assert dynamics.passes == 3
+    dynamics.flow_of_two(np.zeros(75), np.zeros(75))
+    assert dynamics.passes == 4
 
 
 # ----------------------------------------------------------------------------------------------------- solves
@@ -139,7 +142,11 @@ def test_a_policy_is_evaluated_for_several_costs_at_once(model, kind, how):
         np.testing.assert_allclose(V[:, k], expected, atol=1e-9 * size)
         advantage = costs[:, k] + model["discount"] * model["P"] @ expected - expected[model["state"]]
         np.testing.assert_allclose(A[:, k], advantage, atol=1e-9 * size)
-    assert dynamics.passes == 1
+    sure = np.zeros(len(pi))
+    sure[np.searchsorted(model["state"], np.arange(states))] = 1.0
+    before = dynamics.passes
+    dynamics.evaluate(sure, costs, 1e-13)
+    assert dynamics.passes == before + 1  # for the advantages: else only the rows of taken pairs are read
 
 
 @every_kind

@@ -50,6 +50,10 @@ class Dynamics(Protocol):
         """``Xi'd - gamma P'd`` over states, which is ``-M'd``."""
         ...
 
+    def flow_of_two(self, d: Array, e: Array) -> tuple[Array, Array]:
+        """:meth:`flow` of two vectors, with one pass over P."""
+        ...
+
     def per_state(self, d: Array) -> Array:
         """``Xi'd``: sums over the pairs of each state."""
         ...

@@ -9,9 +9,6 @@ from cvxmdp.dynamics.linear import Solve
 from cvxmdp.dynamics.tabular import Tabular
 from cvxmdp.mdp import Array, Indices
 
-MANY_PAIRS = 2
-"""From this many taken pairs a state on, Krylov methods use P itself: forming the policy's matrix costs more."""
-
 
 class DenseDynamics(Tabular):
     """P as one contiguous array of shape (pairs, states)."""
@@ -40,18 +37,17 @@ class DenseDynamics(Tabular):
         return out
 
     def _products(self, pi: Array) -> tuple[Solve, Solve]:
-        if np.count_nonzero(pi) > MANY_PAIRS * self.num_states:
-            choice = self._choice(pi)
-            return (
-                lambda x: x - self.gamma * (choice @ times(self.P, x)),
-                lambda x: x - self.gamma * (self.P.T @ (choice.T @ x)),
-            )
         matrix = self._policy_matrix(pi)
         return lambda x: x - self.gamma * times(matrix, x), lambda x: x - self.gamma * (matrix.T @ x)
 
     def flow(self, d: Array) -> Array:
         self.passes += 1
         return np.asarray(self.per_state(d) - self.gamma * (self.P.T @ d))
+
+    def flow_of_two(self, d: Array, e: Array) -> tuple[Array, Array]:
+        self.passes += 1
+        both = np.vstack([d, e]) @ self.P
+        return self.per_state(d) - self.gamma * both[0], self.per_state(e) - self.gamma * both[1]
 
     def weighted(self, weights: Array, V: Array) -> Array:
         from cvxmdp.dynamics import kernels  # isort: skip  # compiled kernels load when first used

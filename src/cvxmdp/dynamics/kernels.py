@@ -161,6 +161,36 @@ def flow(data, indices, indptr, first, gamma, d, threads):
 
 
 @njit(parallel=True, cache=True, fastmath=FAST)
+def flow_of_two(data, indices, indptr, first, gamma, d, e, threads):
+    """:func:`flow` of two vectors: P is read a single time."""
+    num_states = first.size - 1
+    parts = np.zeros((threads, num_states, 2))
+    chunk = (num_states + threads - 1) // threads
+    for t in prange(threads):
+        part = parts[t]
+        for s in range(t * chunk, min((t + 1) * chunk, num_states)):
+            for i in range(first[s], first[s + 1]):
+                one, two = d[i], e[i]
+                if one != 0.0 or two != 0.0:
+                    part[s, 0] += one
+                    part[s, 1] += two
+                    row = slice(indptr[i], indptr[i + 1])
+                    values, columns = data[row], indices[row]
+                    for k in range(values.size):
+                        there, value = part[columns[k]], gamma * values[k]
+                        there[0] -= one * value
+                        there[1] -= two * value
+    out = np.empty((2, num_states))
+    for s in prange(num_states):
+        for k in range(2):
+            total = 0.0
+            for t in range(threads):
+                total += parts[t, s, k]
+            out[k, s] = total
+    return out
+
+
+@njit(parallel=True, cache=True, fastmath=FAST)
 def weighted(data, indices, indptr, first, gamma, weights, V, threads):
     """``M' diag(weights) M V`` in one pass over P: each row is met once, for the product and for its transpose."""
     num_states = first.size - 1
@@ -213,23 +243,30 @@ def weighted_dense(P, first, gamma, weights, V, threads):
     return out
 
 
-@njit(cache=True, fastmath=FAST)
-def weighted_diagonal(data, indices, indptr, first, gamma, weights):
+@njit(parallel=True, cache=True, fastmath=FAST)
+def weighted_diagonal(data, indices, indptr, first, gamma, weights, threads):
     """Diagonal of ``M' diag(weights) M``."""
-    out = np.zeros(first.size - 1)
-    for s in range(first.size - 1):
-        own = 0.0
-        for i in range(first[s], first[s + 1]):
-            if weights[i] != 0.0:
-                row = slice(indptr[i], indptr[i + 1])
-                values, columns = data[row], indices[row]
-                own += weights[i]
-                for k in range(values.size):
-                    x = gamma * values[k]
-                    out[columns[k]] += weights[i] * x * x
-                    if columns[k] == s:
-                        own -= 2.0 * weights[i] * x
-        out[s] += own
+    num_states = first.size - 1
+    parts = np.zeros((threads, num_states))
+    chunk = (num_states + threads - 1) // threads
+    for t in prange(threads):
+        part = parts[t]
+        for s in range(t * chunk, min((t + 1) * chunk, num_states)):
+            own = 0.0
+            for i in range(first[s], first[s + 1]):
+                if weights[i] != 0.0:
+                    row = slice(indptr[i], indptr[i + 1])
+                    values, columns = data[row], indices[row]
+                    own += weights[i]
+                    for k in range(values.size):
+                        x = gamma * values[k]
+                        part[columns[k]] += weights[i] * x * x
+                        if columns[k] == s:
+                            own -= 2.0 * weights[i] * x
+            part[s] += own
+    out = parts[0]
+    for t in range(1, threads):
+        out += parts[t]
     return out
 
 

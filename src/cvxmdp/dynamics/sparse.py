@@ -71,7 +71,7 @@ class SparseDynamics(Tabular):
 
         def backward(x: Array) -> Array:
             if self.num_states >= PARALLEL_STATES:
-                # The probabilities of a state add up to one, so that the flow of x pi is x - gamma P_pi' x.
+                # The flow of x pi, since the probabilities of a state add up to one.
                 return self._flow(x[self.owner] * pi)
             return np.asarray(self._kernels.evaluated_back(*P_pi, self.gamma, x))
 
@@ -85,6 +85,11 @@ class SparseDynamics(Tabular):
         out: Array = self._kernels.flow(*self._csr, self.first, self.gamma, d, self._threads)
         return out
 
+    def flow_of_two(self, d: Array, e: Array) -> tuple[Array, Array]:
+        self.passes += 1
+        both = self._kernels.flow_of_two(*self._csr, self.first, self.gamma, d, e, self._threads)
+        return both[0], both[1]
+
     def weighted(self, weights: Array, V: Array) -> Array:
         self.passes += 1
         out: Array = self._kernels.weighted(*self._csr, self.first, self.gamma, weights, V, self._threads)
@@ -92,7 +97,7 @@ class SparseDynamics(Tabular):
 
     def weighted_diagonal(self, weights: Array) -> Array:
         self.passes += 1
-        out: Array = self._kernels.weighted_diagonal(*self._csr, self.first, self.gamma, weights)
+        out: Array = self._kernels.weighted_diagonal(*self._csr, self.first, self.gamma, weights, self._threads)
         return out
 
     def flows(self, X: Any) -> Any:

@@ -28,11 +28,14 @@ MOST_STEPS = 80
 ARMIJO = 1e-4
 SHORTEST = 1e-6
 INNER_STEPS = 500
+SETTLING_STEPS, SETTLED = 15, 1e-10
 LOOSEST = 0.1
 """Newton's system is solved to this relative accuracy at least; nearer to the end in step with what is left."""
 SHIFTS = (1e-12, 1e-8, 10.0)
 """Added to the Hessian, relative to its diagonal: least, first and most.  It keeps states without visited pairs in
 place; it grows a hundredfold after a short step and falls tenfold after a full one."""
+ENOUGH = 0.1
+"""Share of the tolerance to which the last of these systems is solved."""
 ASK = 10.0
 """The judge is asked once what is left is within this many tolerances."""
 
@@ -177,12 +180,15 @@ def climb(judge: Judge, limit: Ball | Entropic, V: Array, price: float | None) -
     mu = price or limit.price(q)
     if not (np.isfinite(mu) and mu > 0):  # every policy costs the same
         return None
-    at = limit.respond(q, mu)
     before, shift = 1.0, SHIFTS[1]
     for _ in range(MOST_STEPS):
         judge.iterations += 1
+        lift, mu, at = settle(limit, q, mu)
+        V, q = V + lift / (1 - dynamics.gamma), q - lift
         judge.pending = at.d.copy
-        r, g = inflow - dynamics.flow(at.d), at.value - limit.bound
+        with np.errstate(over="ignore", invalid="ignore"):  # far from a limit that no policy meets
+            flow, border = dynamics.flow_of_two(at.d, -at.weights * at.slope)
+        r, g = inflow - flow, at.value - limit.bound
         height = float(inflow @ V) - mu * limit.bound + at.least
         left = max(float(np.abs(r).sum()) / (1 - dynamics.gamma), abs(g) / limit.scale)
         close = left <= ASK * judge.tolerance
@@ -194,7 +200,8 @@ def climb(judge: Judge, limit: Ball | Entropic, V: Array, price: float | None) -
             return status
         if height > highest or not np.isfinite(height):
             return None
-        x, m = direction(judge, at, r, g, min(LOOSEST, left, left / before), shift)
+        exact = min(LOOSEST, max(min(left, left / before), ENOUGH * judge.tolerance / left))
+        x, m = direction(judge, at, flow, border, g, exact, shift)
         change, rise = dynamics.advantage(np.zeros_like(c), x), float(r @ x) + g * m
         length = 1.0 if m >= 0 else min(1.0, -0.9 * mu / m)
         while length > SHORTEST:
@@ -209,19 +216,51 @@ def climb(judge: Judge, limit: Ball | Entropic, V: Array, price: float | None) -
             if shift == SHIFTS[2]:
                 return None
             continue
-        V, mu, q, at, before = V + length * x, new_mu, new_q, new, left
+        V, mu, q, before = V + length * x, new_mu, new_q, left
     return None
 
 
-def direction(judge: Judge, at: Response, r: Array, g: float, accuracy: float, shift: float) -> tuple[Array, float]:
-    """Solve Newton's system ``B' W B (x, m) = (r, g)``."""
+def settle(limit: Ball | Entropic, q: Array, mu: float) -> tuple[float, float, Response]:
+    """Climb over the price, and over a constant added to V, which needs no pass over P; return how much q falls by.
+
+    At the top d adds up to one and meets the limit.
+    """
+    lift, at = 0.0, limit.respond(q, mu)
+    for _ in range(SETTLING_STEPS):
+        g = np.array([0.0 if at.even else 1.0 - float(at.d.sum()), at.value - limit.bound])
+        if max(abs(g[0]), abs(g[1]) / limit.scale) <= SETTLED:
+            break
+        cross = 0.0 if at.even else -float(at.weights @ at.slope)
+        H = np.array([[1.0 if at.even else float(at.weights.sum()), cross], [cross, float(at.weights @ at.slope**2)]])
+        H[np.diag_indices(2)] *= 1 + 1e-12
+        if not (np.all(np.isfinite(H)) and np.linalg.det(H) > 0):
+            break
+        t, m = np.linalg.solve(H, g)
+        height, length = lift - mu * limit.bound + at.least, 1.0 if m >= 0 else min(1.0, -0.9 * mu / m)
+        while length > SHORTEST:
+            new_lift, new_mu = lift + length * float(t), mu + length * float(m)
+            new = limit.respond(q - new_lift, new_mu)
+            if new_lift - new_mu * limit.bound + new.least >= height + ARMIJO * length * float(g @ (t, m)):
+                break
+            length /= 2
+        if length <= SHORTEST:
+            break
+        lift, mu, at = new_lift, new_mu, new
+    return lift, mu, at
+
+
+def direction(
+    judge: Judge, at: Response, flow: Array, border: Array, g: float, accuracy: float, shift: float
+) -> tuple[Array, float]:
+    """Solve Newton's system ``B' W B (x, m) = (r, g)``, given the flows of d and of ``-W F'(d)``."""
     dynamics, W = judge.dynamics, at.weights
-    with np.errstate(over="ignore", invalid="ignore"):  # far from a limit that no policy meets
-        border, corner = -dynamics.flow(W * at.slope), float(W @ at.slope**2)
+    r = (1 - dynamics.gamma) * dynamics.rho - flow
+    with np.errstate(over="ignore", invalid="ignore"):
+        corner = float(W @ at.slope**2)
     if not np.isfinite(corner):
         return np.zeros_like(r), 0.0
     # Where d adds up to one, W is diag(d) - d d' over mu: the mean of B (x, m) is taken off.
-    mean = -dynamics.flow(at.d) if at.even else None
+    mean = -flow if at.even else None
     diagonal = np.append(dynamics.weighted_diagonal(W), corner)
     lift = shift * (diagonal + (diagonal[:-1].mean() or 1 / at.price))
 
