@@ -21,6 +21,7 @@ from cvxmdp.infeasible import by_priority, explain, least_relative
 from cvxmdp.mdp import Array
 from cvxmdp.solution import UNFINISHED, Infeasibility, Relaxation, Solution, Stats
 from cvxmdp.status import Progress, Status
+from cvxmdp.threads import one_blas_thread
 
 if TYPE_CHECKING:
     from cvxmdp.problem import Problem
@@ -102,7 +103,8 @@ class Solve:
         )  # fmt: skip
         presolved = started
         try:
-            status, sentence = _presolve(judge)
+            with one_blas_thread(dynamics.compiled):
+                status, sentence = _presolve(judge)
             presolved = time.perf_counter()
             if status is None:
                 status, sentence = _engage(judge, engines, problem, warm_start)
@@ -279,7 +281,8 @@ def _engage(
     for engine in engines:
         # All but the last give up early where they crawl.
         judge.max_iterations = most if engine is engines[-1] else min(most, judge.iterations + PATIENCE)
-        status, sentence = engine.run(judge, start)
+        with one_blas_thread(judge.dynamics.compiled and not engine.factors):
+            status, sentence = engine.run(judge, start)
         judge.max_iterations = most
         near = judge.near or not judge.wants_nearest or isinstance(engine, Conic)
         if status is not None and status is not Status.ITERATION_LIMIT and (status is not Status.INFEASIBLE or near):

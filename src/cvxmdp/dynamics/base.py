@@ -28,6 +28,8 @@ class Dynamics(Protocol):
     """Pairs of state s are ``first[s]`` up to ``first[s + 1]``."""
     factored: bool
     """Whether ``solve_normal`` has, or cheaply gets, a factor."""
+    compiled: bool
+    """Whether products with P are compiled kernels with threads of their own, and not BLAS."""
     passes: int
     """Passes over P so far, counted in full products with P or its transpose."""
 

@@ -14,6 +14,7 @@ class DenseDynamics(Tabular):
     """P as one contiguous array of shape (pairs, states)."""
 
     P: Array
+    compiled = False
 
     def sweep(self, c: Array, V: Array) -> tuple[Array, Indices]:
         self.passes += 1

@@ -19,6 +19,8 @@ MOST_FAILURES = 5
 class SparseDynamics(Tabular):
     """P in compressed sparse rows."""
 
+    compiled = True
+
     def __init__(self, mdp: MDP, P: Any, plan: Plan) -> None:
         super().__init__(mdp, P, plan)
         # Numba is loaded when a sparse model is first solved, so that importing the library stays fast.

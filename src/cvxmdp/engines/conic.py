@@ -64,6 +64,7 @@ class Conic:
 
     name = "conic"
     most_passes = 20
+    factors = True
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status | None, str]:
         """Decide whether a policy obeys, then find the best or the nearest; no status where that stays open."""

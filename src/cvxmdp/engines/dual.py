@@ -159,6 +159,7 @@ class Dual:
 
     name = "dual"
     most_passes = 1000
+    factors = False
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status | None, str]:
         """Climb until the judge is satisfied; no status where it goes on for ever, as when no policy obeys."""

@@ -67,6 +67,7 @@ class Interior:
 
     name = "interior"
     most_passes = MOST_STEPS
+    factors = True
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status | None, str]:
         """Step until the judge is satisfied; no status where steps lead nowhere, as when no policy obeys."""

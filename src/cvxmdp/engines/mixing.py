@@ -77,6 +77,7 @@ class Mixing:
 
     name = "mixing"
     most_passes = 2000
+    factors = False
 
     def __post_init__(self) -> None:
         """Check the settings."""

@@ -66,6 +66,7 @@ class Newton:
 
     name = "newton"
     most_passes = 3000
+    factors = True
 
     def __post_init__(self) -> None:
         """Check the settings."""

@@ -131,6 +131,7 @@ class Splitting:
 
     name = "splitting"
     most_passes = 5000
+    factors = True
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status, str]:
         """Run from ``start`` (an occupancy and duals) until the judge is satisfied; return the status and why."""
