@@ -92,6 +92,8 @@ class Blocks:
 
     def prox(self, points: Array, step: float) -> Array:
         """Take the prox of each block on its copy."""
+        if len(self.blocks) == 1:
+            return self.blocks[0].prox(points[0], step)[None]
         return np.stack([block.prox(point, step) for block, point in zip(self.blocks, points, strict=True)])
 
     def project(self, point: Array) -> Array:

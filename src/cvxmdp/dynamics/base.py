@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from cvxmdp.mdp import Array, Indices
 
+Mask = npt.NDArray[np.bool_]
+
 
 class Dynamics(Protocol):
     """A model as the solvers see it.  Arrays over pairs have length L, arrays over states length S."""
@@ -87,8 +89,8 @@ class Dynamics(Protocol):
         """Solve ``M'M V = rhs``: the regularized policy evaluation, eq. (10)."""
         ...
 
-    def weighted(self, weights: Array, V: Array) -> Array:
-        """``M' diag(weights) M V``, with one pass over P."""
+    def weighted(self, weights: Array | Mask, V: Array) -> Array:
+        """``M' diag(weights) M V``, with one pass over P; weights may be a mask."""
         ...
 
     def weighted_diagonal(self, weights: Array) -> Array:
@@ -107,6 +109,6 @@ class Dynamics(Protocol):
         """Factor a positive definite matrix over states, sparse or the lower triangle of a dense one."""
         ...
 
-    def solve_visited(self, visited: npt.NDArray[np.bool_], shift: float, rhs: Array) -> Array:
+    def solve_visited(self, visited: Mask, shift: float, rhs: Array) -> Array:
         """Solve ``(M_J'M_J + shift diag) V = rhs`` over the pairs J where ``visited`` is true (Newton's system)."""
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg as la
 
+from cvxmdp.dynamics.base import Mask
 from cvxmdp.dynamics.linear import Solve
 from cvxmdp.dynamics.tabular import Tabular
 from cvxmdp.mdp import Array, Indices
@@ -50,7 +51,7 @@ class DenseDynamics(Tabular):
         both = np.vstack([d, e]) @ self.P
         return self.per_state(d) - self.gamma * both[0], self.per_state(e) - self.gamma * both[1]
 
-    def weighted(self, weights: Array, V: Array) -> Array:
+    def weighted(self, weights: Array | Mask, V: Array) -> Array:
         from cvxmdp.dynamics import kernels  # isort: skip  # compiled kernels load when first used
         from numba import get_num_threads
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp.dynamics.base import Mask
 from cvxmdp.dynamics.linear import Plan, Solve
 from cvxmdp.dynamics.ordered import PARALLEL_STATES, Ordered, unsigned
 from cvxmdp.dynamics.tabular import Tabular
@@ -92,7 +93,7 @@ class SparseDynamics(Tabular):
         both = self._kernels.flow_of_two(*self._csr, self.first, self.gamma, d, e, self._threads)
         return both[0], both[1]
 
-    def weighted(self, weights: Array, V: Array) -> Array:
+    def weighted(self, weights: Array | Mask, V: Array) -> Array:
         self.passes += 1
         out: Array = self._kernels.weighted(*self._csr, self.first, self.gamma, weights, V, self._threads)
         return out

@@ -7,10 +7,10 @@ from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.linalg as la
 import scipy.sparse as sp
 
+from cvxmdp.dynamics.base import Mask
 from cvxmdp.dynamics.linear import (
     KRYLOV_TOLERANCE,
     NORMAL_STATES,
@@ -77,7 +77,7 @@ class Tabular(ABC):
         """:meth:`flow` of two vectors, with one pass over P."""
 
     @abstractmethod
-    def weighted(self, weights: Array, V: Array) -> Array:
+    def weighted(self, weights: Array | Mask, V: Array) -> Array:
         """``M' diag(weights) M V``."""
 
     @abstractmethod
@@ -170,14 +170,13 @@ class Tabular(ABC):
             self._normal = factor_spd(self.gram(np.ones(self.num_pairs)))
         return self._normal(rhs)
 
-    def solve_visited(self, visited: npt.NDArray[np.bool_], shift: float, rhs: Array) -> Array:
+    def solve_visited(self, visited: Mask, shift: float, rhs: Array) -> Array:
         """Newton's system over the visited pairs; the shift keeps it definite where states have none."""
         if self.plan.visited == "iterative":
-            weights = visited.astype(np.float64)
-            counts = self.per_state(weights)
+            counts = np.add.reduceat(visited, self.first[:-1], dtype=np.float64)
             lift = shift * (counts + 1.0)
             return conjugate_gradients(
-                lambda V: self.weighted(weights, V) + lift * V,
+                lambda V: self.weighted(visited, V) + lift * V,
                 rhs, np.zeros_like(rhs), counts + 0.1, VISITED_TOLERANCE, VISITED_STEPS,
             )  # fmt: skip
         pairs = np.flatnonzero(visited)

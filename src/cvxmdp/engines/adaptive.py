@@ -102,7 +102,7 @@ def _check(judge: Judge, it: Iterate, scale: float) -> Status | None:
     duals = judge.blocks.duals(it.reflected, it.projected, scale)
     candidate = judge.propose(it.occupancy)
     judge.prove(duals)
-    residual = float(np.linalg.norm(it.drift))
+    residual = it.sizes.norm
     if candidate.violation > judge.tolerance and judge.best is not None and judge.best.violation > judge.tolerance:
         if judge.refutation is None:
             judge.refute(duals)
@@ -123,7 +123,7 @@ class Run:
     def ended(self, it: Iterate) -> bool:
         """Say whether to restart: a relaxed run that stalls, or an anchored run that has halved or turned."""
         self.first = self.first or it
-        self.drifts.append(float(np.linalg.norm(it.drift)))
+        self.drifts.append(it.sizes.norm)
         passes, drift = len(self.drifts), self.drifts[-1]
         if not self.settings.adaptive:
             return False

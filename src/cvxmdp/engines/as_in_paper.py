@@ -23,18 +23,16 @@ def run_as_in_paper(settings: Splitting, judge: Judge, inner: Inner) -> tuple[St
     eps_opt, eps_con, eps_inf = settings.stopping
     sigma = settings.step or 2e-5
     inner.V, w = np.zeros_like(inner.V), np.zeros((len(judge.blocks.blocks), judge.c.size))
-    before = np.full_like(judge.c, np.inf)
     status, why = Status.APPROXIMATE, "the paper's stopping tests"
     for it in iterates(inner, judge.blocks, w, sigma, settings.relaxation, anchored=False):
         judge.iterations += 1
         d = it.occupancy
         obeys = all(_obeys(c, d, eps_con) for c in judge.blocks.constraints)
-        if obeys and np.max(np.abs(it.drift)) <= eps_opt:
+        if obeys and it.sizes.largest <= eps_opt:
             break
-        if not obeys and np.max(np.abs(d - before)) <= eps_inf:
+        if not obeys and judge.iterations > 1 and it.sizes.farthest <= eps_inf:
             why = "the paper's test of infeasibility"
             break
-        before = d
         if (limit := judge.limit()) is not None:
             status, why = limit, "a limit"
             break
@@ -48,7 +46,7 @@ def run_as_in_paper(settings: Splitting, judge: Judge, inner: Inner) -> tuple[St
     if judge.best is not None and judge.best.violation > judge.tolerance:
         judge.refute(duals)
         judge.propose(final.d)
-    judge.record(float(np.linalg.norm(it.drift)))
+    judge.record(it.sizes.norm)
     if judge.refutation is not None:
         return Status.INFEASIBLE, f"ended by {why}"
     return (Status.OPTIMAL if judge.verdict() is Status.OPTIMAL else status), f"ended by {why}"

@@ -33,12 +33,13 @@ class Regularized:
 
 def qrpi(dynamics: Dynamics, c: Array, w: Array, sigma: float, V: Array, phi: Array, steps: int) -> Regularized:
     """Run ``steps`` rounds of quadratically regularized policy iteration from ``phi``, eq. (13)."""
+    from cvxmdp.engines import elementwise  # isort: skip  # compiled loops load when first used
+
     q = (1 - dynamics.gamma) * dynamics.rho / sigma
     for _ in range(steps):
-        V = dynamics.solve_normal(q - dynamics.flow(w / sigma - c + phi), V)  # (13a)
-        a = dynamics.advantage(c, V) - w / sigma
-        phi = np.maximum(a, 0.0)  # (13b)
-    d = sigma * np.maximum(-a, 0.0)  # (13c)
+        V = dynamics.solve_normal(q - dynamics.flow(elementwise.pulled(w, sigma, c, phi)), V)  # (13a)
+        phi = dynamics.advantage(c, V)
+        d = elementwise.part(phi, w, sigma)  # (13b) and (13c)
     return Regularized(V, phi, d, open_flow(dynamics, d))
 
 
@@ -60,24 +61,22 @@ def newton(
     d > 0, about one a state near the end.  A shift relative to the diagonal keeps it definite where a state has no
     visited pair; it shrinks while full steps succeed and grows when the line search cuts them.
     """
-    q = (1 - dynamics.gamma) * dynamics.rho
-    shift = 1e-3
-    a = dynamics.advantage(c, V) - w / sigma
-    d = sigma * np.maximum(-a, 0.0)
-    height = q @ V - d @ d / (2 * sigma)
+    from cvxmdp.engines import elementwise  # isort: skip
+
+    q, shift, none = (1 - dynamics.gamma) * dynamics.rho, 1e-3, np.zeros(c.size)
+    a, d = dynamics.advantage(c, V), np.empty_like(c)
+    height = q @ V - elementwise.along(a, none, 0.0, w, sigma, d) / (2 * sigma)
     r = q - dynamics.flow(d)
-    best = Regularized(V, np.maximum(a, 0.0), d, _size(dynamics, r))
-    count = 0
-    while best.residual > tolerance and count < steps:
+    residual, count = _size(dynamics, r), 0
+    best, best_V, best_a = residual, V, a
+    while best > tolerance and count < steps:
         count += 1
         direction = dynamics.solve_visited(d > 0, shift, r) / sigma
         slope, length = r @ direction, 1.0
-        change = dynamics.advantage(np.zeros_like(c), direction)
+        change = dynamics.advantage(none, direction)
         while length >= SHORTEST:
-            a_new = a + length * change
-            d = sigma * np.maximum(-a_new, 0.0)
             V_new = V + length * direction
-            new = q @ V_new - d @ d / (2 * sigma)
+            new = q @ V_new - elementwise.along(a, change, length, w, sigma, d) / (2 * sigma)
             # Near the top the dual is flat to rounding: a step that does not lower it measurably is accepted.
             if new >= height + ARMIJO * length * slope - 1e-15 * abs(height):
                 break
@@ -85,13 +84,14 @@ def newton(
         factor = 0.1 if length == 1.0 else 10.0 if length < 0.25 else 1.0
         shift = min(max(shift * factor, SHIFTS[0]), SHIFTS[1])
         if length < SHORTEST:
-            d = sigma * np.maximum(-a, 0.0)
+            elementwise.along(a, none, 0.0, w, sigma, d)
             if shift == SHIFTS[1]:
                 break
             continue
-        V, a, height = V_new, a_new, new
+        elementwise.advance(change, length, a)
+        V, a, height = V_new, change, new
         r = q - dynamics.flow(d)
         residual = _size(dynamics, r)
-        if residual < best.residual:
-            best = Regularized(V, np.maximum(a, 0.0), d, residual)
-    return best, count
+        if residual < best:
+            best, best_V, best_a = residual, V, a
+    return Regularized(best_V, best_a, elementwise.part(best_a, w, sigma), best), count

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,18 @@ LEAST_WAY = 1e-6
 """An occupancy that is nearer to the constraints than this share of its length is taken to be that far."""
 
 
+class Sizes(NamedTuple):
+    """How large the drift is, and how far d moved since the last pass."""
+
+    total: float
+    """Sum of the absolute values of the drift."""
+    norm: float
+    largest: float
+    moved: float
+    """Sum of the absolute values of the movement."""
+    farthest: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Iterate:
     """One pass.  ``drift`` vanishes when solved and tends to minus the displacement when infeasible."""
@@ -37,6 +50,7 @@ class Iterate:
     occupancy: Array  # d, obeys the dynamics
     projected: Array  # z, obeys the constraints
     step: float  # sigma
+    sizes: Sizes
 
     @property
     def multiplier(self) -> Array:
@@ -60,19 +74,22 @@ def iterates(prox: Prox, blocks: Blocks, w: Array, sigma: float, omega: float, a
     With ``anchored`` the governing sequence is pulled back to where it began by ever less (Halpern's iteration), which
     makes the drift fall like 1/k whatever the constraints.
     """
-    anchor = w
-    accuracy, before = 1e-2, w.mean(axis=0)
+    from cvxmdp.engines import elementwise  # isort: skip  # compiled loops load when first used
+
+    anchor, accuracy, before = w, 1e-2, _mean(w)
     for k in count():
-        d = prox(w.mean(axis=0), sigma / len(w), accuracy).d  # (7a)
-        z = blocks.prox(2 * d - w, sigma)  # (7c)
-        yield Iterate(w, d, z, sigma)
-        w = w + omega * (z - d)  # (7d), relaxed
-        if anchored:
-            w = w + (anchor - w) / (k + 2)
+        d = prox(_mean(w), sigma / len(w), accuracy).d  # (7a)
+        z = blocks.prox(elementwise.reflected(d, w), sigma)  # (7c)
+        sizes = Sizes(*elementwise.sizes(d, z, before))
+        yield Iterate(w, d, z, sigma, sizes)
+        w = elementwise.relaxed(w, d, z, omega, anchor, 1 / (k + 2) if anchored else 0.0)  # (7d), relaxed
         # Summable, so that the inexact method converges to the same limit (Eckstein and Bertsekas, Theorem 7).
         # The drift vanishes when feasible only, the movement of d always.
-        movement = min(float(np.abs(z - d).sum()), float(np.abs(d - before).sum()))
-        accuracy, before = min(0.1 * movement, 1 / (k + 1) ** 1.1), d
+        accuracy, before = min(0.1 * min(sizes.total, sizes.moved), 1 / (k + 1) ** 1.1), d
+
+
+def _mean(w: Array) -> Array:
+    return w[0] if len(w) == 1 else np.asarray(w.mean(axis=0))
 
 
 @dataclass(frozen=True)
