@@ -214,8 +214,12 @@ def bound_of(mdp: MDP, blocks: Sequence[Block], c: Array, duals: Sequence[Array]
 
 def rounding_of_bound(V: Array, c: Array, size: float) -> float:
     """Return what rounding may add to a bound with vectors of that magnitude: no claim is made of less."""
-    sizes = [float(np.max(np.abs(part), initial=0.0)) for part in (V, c)]
-    return 8 * EPS * (sum(sizes) + size)
+    return 8 * EPS * (largest(V) + largest(c) + size)
+
+
+def largest(x: Array) -> float:
+    """Return the largest absolute value, without a second array of that length."""
+    return float(max(np.max(x, initial=0.0), -np.min(x, initial=0.0)))
 
 
 def relative_gap(excess: float, scale: float, rounding: float) -> float:

@@ -105,13 +105,11 @@ def as_policy(mdp: MDP, policy: Any) -> Policy:
     return Policy(pi / sums[mdp.state], mdp.state, mdp.action, mdp.states, mdp.actions)
 
 
-def policy_from_occupancy(mdp: MDP, d: Array, fallback: Indices) -> Policy:
-    """Read the policy off an occupancy: ``d / (sum over actions)``; in states of no mass the ``fallback`` pair."""
-    pi = np.maximum(d, 0.0)
-    visits = np.bincount(mdp.state, weights=pi, minlength=mdp.num_states)
+def policy_from_occupancy(mdp: MDP, d: Array, visits: Array, fallback: Indices) -> Policy:
+    """Read the policy off an occupancy ``d >= 0`` and its visits; in states of no mass take the ``fallback`` pair."""
     unseen = visits <= 1e-300  # below, the quotient of two denormal numbers need not sum to one
-    visits[unseen] = 1.0
-    pi /= visits[mdp.state]
+    shares = np.where(unseen, 1.0, visits)[mdp.state]
+    pi = np.divide(d, shares, out=shares)
     if np.any(unseen):
         pi[unseen[mdp.state]] = 0.0
         pi[fallback[unseen]] = 1.0

@@ -129,7 +129,7 @@ class Blocks:
         return [next(shares) if isinstance(m, Linear) else next(rest) for m in (members or self.members)]
 
     def normals(self, duals: Sequence[Array]) -> tuple[Array, float, float]:
-        """Return the sum of all vectors, of their conjugates and of their magnitudes.
+        """Return the sum of all vectors, in an array of its own, of their conjugates and of their magnitudes.
 
         Where there are no more duals than constraints, it is of the constraints alone.
         """
@@ -137,7 +137,11 @@ class Blocks:
         for member, dual in zip(self._named(duals), duals, strict=True):
             size += member.magnitude(dual)
             vector, conjugate = member.normal(dual)
-            u, top = vector if u is None else u + vector, top + conjugate
+            top += conjugate
+            if u is None:
+                u = vector.copy() if np.may_share_memory(vector, dual) else vector
+            else:
+                u += vector
         return np.zeros(self.size) if u is None else u, top, size
 
     def stacked(self, duals: Sequence[Array]) -> Array:

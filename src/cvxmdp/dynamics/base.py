@@ -69,6 +69,10 @@ class Dynamics(Protocol):
         """
         ...
 
+    def visits(self, pi: Array, start: Array | None = None) -> Array:
+        """Normalized visits of the states under the policy ``pi``; Krylov methods begin at ``start``."""
+        ...
+
     def occupancy(self, pi: Array, start: Array | None = None) -> Array:
         """Normalized occupancy of the policy ``pi`` over pairs (evaluation backward).
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp.certificate import largest
 from cvxmdp.mdp import Array, Indices
 
 MOST_SWEEPS, MOST_PUSHES = 300, 2000
@@ -76,7 +77,7 @@ class Ordered:
             if not self.known and k in LOOKS:
                 V, c, pair = self._arrange(*self._leave(V, c, pair), final=k == LOOKS[-1])
             upward = self._upward if self.known else k % 2 == 0
-            goal = max(0.1 * tolerance, ROUNDING * float(np.max(np.abs(V))))
+            goal = max(0.1 * tolerance, ROUNDING * largest(V))
             changes.append(self._sweep("relax", c, V, pair, upward))
             self.sweeps += 1
             if changes[-1] <= goal or time.perf_counter() >= deadline:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from cvxmdp.dynamics.base import Mask
 from cvxmdp.dynamics.linear import Plan, Solve
 from cvxmdp.dynamics.ordered import PARALLEL_STATES, Ordered, unsigned
-from cvxmdp.dynamics.tabular import Tabular
+from cvxmdp.dynamics.tabular import NO_VISITS, Tabular
 from cvxmdp.mdp import MDP, Array, Indices
 
 MOST_FAILURES = 5
@@ -51,9 +51,9 @@ class SparseDynamics(Tabular):
         self._failures += not reached
         return V
 
-    def occupancy(self, pi: Array, start: Array | None = None) -> Array:
-        visits = None if self._ordered is None else self._ordered.visits(pi, self.rho)
-        return super().occupancy(pi, start) if visits is None else self._spread(visits, pi)
+    def visits(self, pi: Array, start: Array | None = None) -> Array:
+        found = None if self._ordered is None else self._ordered.visits(pi, self.rho)
+        return super().visits(pi, start) if found is None else np.where(found > NO_VISITS, found, 0.0)
 
     def advantage(self, c: Array, V: Array) -> Array:
         self.passes += 1

@@ -141,8 +141,15 @@ class Tabular(ABC):
     def value(self, pi: Array, c: Array, start: Array | None = None) -> Array:
         return self._solvers(pi)[0](self.per_state(pi * c), start)
 
+    def visits(self, pi: Array, start: Array | None = None) -> Array:
+        x = self._solvers(pi)[1]((1 - self.gamma) * self.rho, start)
+        return np.where(x > NO_VISITS, x, 0.0)  # what is left of states never reached is rounding of rounding
+
     def occupancy(self, pi: Array, start: Array | None = None) -> Array:
-        return self._spread(self._solvers(pi)[1]((1 - self.gamma) * self.rho, start), pi)
+        d: Array = self.visits(pi, start)[self.owner]
+        d *= pi
+        d /= d.sum()
+        return d
 
     def evaluate(
         self, pi: Array, costs: Array, accuracy: float, visits: Array | None = None, V: Array | None = None
@@ -150,13 +157,6 @@ class Tabular(ABC):
         forward, backward = self._solvers(pi, accuracy)
         V = forward(np.asarray(self._choice(pi) @ costs), V)
         return backward((1 - self.gamma) * self.rho, visits), V, self.advantages(costs, V)
-
-    def _spread(self, visits: Array, pi: Array) -> Array:
-        # What is left of states that are never reached is rounding of rounding.
-        d: Array = np.where(visits > NO_VISITS, visits, 0.0)[self.owner]
-        d *= pi
-        d /= d.sum()
-        return d
 
     def per_state(self, d: Array) -> Array:
         """``Xi'd``: sums over the actions of each state."""

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.blocks import Constraint
+from cvxmdp.certificate import largest
 from cvxmdp.constraints.ball import NormBall
 from cvxmdp.constraints.bounds import Bounds
 from cvxmdp.constraints.entropy import EntropicLimit
@@ -95,7 +96,7 @@ class Conic:
     def _optimize(self, judge: Judge) -> None:
         """Minimize the cost."""
         program = Program(judge)
-        unit = float(np.max(np.abs(judge.c))) or 1.0
+        unit = largest(judge.c) or 1.0
         program.cost[: judge.c.size] = judge.c / unit
         duals = [program.state(c, program.x, None, None) for c in judge.blocks.constraints]
         x, z = program.solve(judge)
@@ -111,7 +112,7 @@ class Conic:
         assert judge.refutation is not None
         program = Program(judge)
         unit = judge.refutation.distance
-        cost_scale = float(np.max(np.abs(judge.c))) or 1.0
+        cost_scale = largest(judge.c) or 1.0
         program.cost[: judge.c.size] = share / (cost_scale * program.scale) * judge.c
         duals = []
         for block in judge.blocks.sets:
@@ -323,7 +324,7 @@ class Program:
 
 def _scaled(duals: Sequence[Array]) -> list[Array]:
     """Return a proof's duals with entries up to one: it proves the same at any scale."""
-    most = max((float(np.max(np.abs(dual), initial=0.0)) for dual in duals), default=0.0) or 1.0
+    most = max((largest(dual) for dual in duals), default=0.0) or 1.0
     return [dual / most for dual in duals]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -49,6 +49,8 @@ class Bound:
     value: float
     rounding: float
     """What has been left out of the bound because rounding may have added it."""
+    greedy: Indices | None = None
+    """The best pairs at V and these duals, just after they were priced."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +129,10 @@ class Judge:
         allowed = self.blocks.allowed
         if self.refutation is None and allowed is not None:  # the nearest policy may have to go where none is allowed
             d = np.where(allowed, d, 0.0)
-        return policy_from_occupancy(self.mdp, d, self._fallback), self.dynamics.per_state(d)
+        if np.min(d) < 0:
+            d = np.maximum(d, 0.0)
+        visits = self.dynamics.per_state(d)
+        return policy_from_occupancy(self.mdp, d, visits, self._fallback), visits
 
     def _measure(self, policy: Policy, visits: Array) -> Candidate:
         """Evaluate a policy whose visits are about the given ones."""
@@ -171,12 +176,13 @@ class Judge:
         enough = np.inf
         if self.best is not None and self.best.violation <= self.tolerance:
             enough = self.best.value - CLOSED * self.tolerance * self.best.scale + top
-        priced = policy_iteration(self.dynamics, self.c + u, start, accuracy, self.deadline, enough=enough)
+        u += self.c
+        priced = policy_iteration(self.dynamics, u, start, accuracy, self.deadline, enough=enough)
         rounding = rounding_of_bound(priced.V, self.c, size)
         bound = Bound(list(duals), priced.V, priced.bound - top - rounding, rounding)
         if self.bound is None or bound.value > self.bound.value:
             self.bound = bound
-        return bound
+        return replace(bound, greedy=priced.greedy)
 
     def prove_least(self) -> None:
         """Note that no policy costs less than the cheapest pair: where that is free, the best policy may be too."""
@@ -222,7 +228,8 @@ class Judge:
         assert self.nearest is not None
         u, top, size = self.blocks.normals(duals)
         start = self.moved.V if self.moved is not None else None
-        priced = policy_iteration(self.dynamics, self.c + u, start, deadline=self.deadline)
+        u += self.c
+        priced = policy_iteration(self.dynamics, u, start, deadline=self.deadline)
         rounding = rounding_of_bound(priced.V, self.c, size)
         bound = Bound(list(duals), priced.V, priced.bound - top - rounding, rounding)
         before, self.moved = self.moved, bound

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from cvxmdp.certificate import largest
 from cvxmdp.constraints.linear import EQUALITY, INFINITE, Linear
 from cvxmdp.engines.judge import Judge
-from cvxmdp.engines.presolve import indicator
+from cvxmdp.engines.presolve import occupancy_of
 from cvxmdp.mdp import Array, Indices
 
 FREE = 1e-9
@@ -90,7 +91,7 @@ class Mixture:
         if key in self.seen:
             return False
         self.seen.add(key)
-        self.add(self.judge.dynamics.occupancy(indicator(self.judge.dynamics, pairs)))
+        self.add(occupancy_of(self.judge.dynamics, pairs))
         return True
 
     def mix(self, weights: Array) -> Array:
@@ -175,12 +176,12 @@ class Mixture:
 
 def _natural(judge: Judge) -> float:
     """Return the size of the cost under the optimum without limits or, where that is free, under even choices."""
-    largest = float(np.max(np.abs(judge.c)))
-    if judge.best is not None and judge.best.scale > FREE * largest:
+    most = largest(judge.c)
+    if judge.best is not None and judge.best.scale > FREE * most:
         return judge.best.scale
     counts = np.diff(judge.dynamics.first)
     even = judge.dynamics.occupancy(np.repeat(1 / counts, counts))
-    return max(float(np.abs(judge.c) @ even), FREE * largest) or 1.0
+    return max(float(np.abs(judge.c) @ even), FREE * most) or 1.0
 
 
 def _solve(cost: Array, A: Array, b: Array, ones: Array, bounds: list[tuple[float | None, float | None]]) -> Any:

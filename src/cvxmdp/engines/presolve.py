@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cvxmdp.certificate import largest
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.mdp import Array, Indices
 
@@ -27,6 +28,8 @@ class Unconstrained:
     pairs: Indices
     bound: float
     """``(1 - gamma) rho'V + min over pairs of (c + M V)``: no occupancy costs less."""
+    greedy: Indices
+    """The best pair of each state at V."""
 
 
 def policy_iteration(
@@ -48,11 +51,11 @@ def policy_iteration(
         V = dynamics.relax(c, V, tolerance, deadline)
     V = np.zeros(dynamics.num_states) if V is None else V
     best, greedy = dynamics.sweep(c, V)
-    pairs, top, top_V = greedy, lower_bound(dynamics, V, best), V
+    pairs, top, top_V, top_greedy = greedy, lower_bound(dynamics, V, best), V, greedy
     for _ in range(rounds):
         gain = V - best
-        rounding = ROUNDING * float(np.max(np.abs(V)))
-        exact = float(np.max(np.abs(gain))) <= max(tolerance, rounding)
+        rounding = ROUNDING * largest(V)
+        exact = largest(gain) <= max(tolerance, rounding)
         if exact or top >= enough:
             break
         pairs = np.where(gain > rounding, greedy, pairs)
@@ -60,15 +63,23 @@ def policy_iteration(
         best, greedy = dynamics.sweep(c, V)
         bound = lower_bound(dynamics, V, best)
         if bound >= top:
-            top, top_V = bound, V
+            top, top_V, top_greedy = bound, V, greedy
         if time.perf_counter() >= deadline:
             break
-    return Unconstrained(top_V, pairs, top)
+    return Unconstrained(top_V, pairs, top, top_greedy)
 
 
 def lower_bound(dynamics: Dynamics, V: Array, best: Array) -> float:
     """``(1 - gamma) rho'V + min over pairs of (c + M V)``, given ``best``, the sweep's least value of each state."""
     return float((1 - dynamics.gamma) * (dynamics.rho @ V) + np.min(best - V))
+
+
+def occupancy_of(dynamics: Dynamics, pairs: Indices) -> Array:
+    """Return the occupancy of the policy that takes ``pairs``."""
+    d = indicator(dynamics, pairs)
+    visits = dynamics.visits(d)
+    d[pairs] = visits / visits.sum()
+    return d
 
 
 def indicator(dynamics: Dynamics, pairs: Indices) -> Array:
