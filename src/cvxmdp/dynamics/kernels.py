@@ -424,6 +424,31 @@ def settle(data, indices, indptr, gamma, c, V, pair, upward, cuts):
 
 
 @njit(cache=True, fastmath=FAST)
+def improve(data, indices, indptr, first, gamma, c, V, pair, upward, cuts, least, rounding, settles):
+    """One :func:`relax`, then up to so many times :func:`settle`, which read a fraction of P.
+
+    Returns the first's change, and whether it was no more than ``least`` or a share ``rounding`` of the largest value.
+    """
+    goal, one = least, cuts.size == 2
+    for s in range(V.size):
+        goal = max(goal, rounding * abs(V[s]))
+    if one:
+        change = relax_some(data, indices, indptr, first, gamma, c, V, pair, upward, cuts[0], cuts[1])
+    else:
+        change = relax(data, indices, indptr, first, gamma, c, V, pair, upward, cuts)
+    if change <= goal:
+        return change, True
+    for _ in range(settles):
+        if one:
+            left = settle_some(data, indices, indptr, gamma, c, V, pair, upward, cuts[0], cuts[1])
+        else:
+            left = settle(data, indices, indptr, gamma, c, V, pair, upward, cuts)
+        if left <= goal:
+            break
+    return change, False
+
+
+@njit(cache=True, fastmath=FAST)
 def push(data, indices, indptr, first, gamma, pi, waiting, x, upward, least):
     """Move what waits in each state on to its successors under a policy, up or down the states' numbers.
 
@@ -452,3 +477,14 @@ def push(data, indices, indptr, first, gamma, pi, waiting, x, upward, least):
                         waiting[indices[e]] += share * data[e]
         waiting[s] = 0.0
     return waiting.sum()
+
+
+@njit(cache=True, fastmath=FAST)
+def push_often(data, indices, indptr, first, gamma, pi, waiting, x, upward, least, goal, most):
+    """:func:`push` until no more than ``goal`` waits, at most so many times."""
+    left = np.inf
+    for _ in range(most):
+        left = push(data, indices, indptr, first, gamma, pi, waiting, x, upward, least)
+        if left <= goal:
+            break
+    return left

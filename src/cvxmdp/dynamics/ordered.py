@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.certificate import largest
 from cvxmdp.mdp import Array, Indices
 
 MOST_SWEEPS, MOST_PUSHES = 300, 2000
@@ -77,19 +76,19 @@ class Ordered:
             if not self.known and k in LOOKS:
                 V, c, pair = self._arrange(*self._leave(V, c, pair), final=k == LOOKS[-1])
             upward = self._upward if self.known else k % 2 == 0
-            goal = max(0.1 * tolerance, ROUNDING * largest(V))
-            changes.append(self._sweep("relax", c, V, pair, upward))
+            change, reached = self._kernels.improve(
+                *self._at.csr, self._at.first, self._gamma, c, V, pair, upward, self._cuts, 0.1 * tolerance, ROUNDING,
+                POLICY_SWEEPS,
+            )  # fmt: skip
+            changes.append(change)
             self.sweeps += 1
-            if changes[-1] <= goal or time.perf_counter() >= deadline:
+            if reached or time.perf_counter() >= deadline:
                 break
-            if k >= self._patience and changes[-1] > 0.5 * changes[-self._patience]:
+            if k >= self._patience and change > 0.5 * changes[-self._patience]:
                 break
-            for _ in range(POLICY_SWEEPS):
-                if self._sweep("settle", c, V, pair, upward) <= goal:
-                    break
         if not self.known:
             V, c, pair = self._arrange(*self._leave(V, c, pair), final=True)
-        return self._leave(V, c, pair)[0], changes[-1] <= goal
+        return self._leave(V, c, pair)[0], bool(reached)
 
     def visits(self, pi: Array, rho: Array) -> Array | None:
         """Solve ``x = (1 - gamma) rho + gamma P_pi' x``; None where no order is known or it does not help."""
@@ -99,23 +98,20 @@ class Ordered:
         pi, waiting = (pi, rho) if at.states is None else (pi[at.pairs], rho[at.states])
         waiting, x, before = (1 - self._gamma) * waiting, np.zeros(rho.size), np.inf
         least = ROUNDING * (1 - self._gamma) / rho.size
-        for k in range(MOST_PUSHES):
-            left = self._kernels.push(*at.csr, at.first, self._gamma, pi, waiting, x, not self._upward, least)
-            if left <= 2 * ROUNDING * (1 - self._gamma):
+        goal = 2 * ROUNDING * (1 - self._gamma)
+        # A large model is left after each push, so that Ctrl-C is heard.
+        at_once = self._patience if self._cuts.size == 2 else 1
+        for done in range(at_once, MOST_PUSHES, at_once):
+            left = self._kernels.push_often(
+                *at.csr, at.first, self._gamma, pi, waiting, x, not self._upward, least, goal, at_once
+            )
+            if left <= goal:
                 return x if at.states is None else x[np.argsort(at.states)]
-            if k % self._patience == self._patience - 1:
+            if done % self._patience == 0:
                 if left > 0.5 * before:
                     break
                 before = left
         return None
-
-    def _sweep(self, kind: str, c: Array, V: Array, pair: Any, upward: bool) -> float:
-        at = self._at
-        first = (at.first,) if kind == "relax" else ()
-        if self._cuts.size == 2:
-            some = getattr(self._kernels, f"{kind}_some")
-            return float(some(*at.csr, *first, self._gamma, c, V, pair, upward, *self._cuts))
-        return float(getattr(self._kernels, kind)(*at.csr, *first, self._gamma, c, V, pair, upward, self._cuts))
 
     def _enter(self, V: Array, c: Array) -> tuple[Array, Array, Any]:
         """Copies of V and c, and room for pairs, in the arranged numbers."""

@@ -231,8 +231,9 @@ def settle(limit: Ball | Entropic, q: Array, mu: float) -> tuple[float, float, R
         g = np.array([0.0 if at.even else 1.0 - float(at.d.sum()), at.value - limit.bound])
         if max(abs(g[0]), abs(g[1]) / limit.scale) <= SETTLED:
             break
-        cross = 0.0 if at.even else -float(at.weights @ at.slope)
-        H = np.array([[1.0 if at.even else float(at.weights.sum()), cross], [cross, float(at.weights @ at.slope**2)]])
+        total, cross = (1.0, 0.0) if at.even else (float(at.weights.sum()), -float(at.weights @ at.slope))
+        with np.errstate(over="ignore", invalid="ignore"):  # far from a limit that no policy meets
+            H = np.array([[total, cross], [cross, float(at.weights @ at.slope**2)]])
         H[np.diag_indices(2)] *= 1 + 1e-12
         if not (np.all(np.isfinite(H)) and np.linalg.det(H) > 0):
             break
