@@ -12,6 +12,7 @@ from cvxmdp.blocks import Constraint, Term
 from cvxmdp.constraints.combine import bind
 from cvxmdp.engines.choose import Engine, choose_engines
 from cvxmdp.mdp import MDP, Array
+from cvxmdp.memory import keep_freed
 from cvxmdp.objectives.base import read_objective
 from cvxmdp.solution import COMPROMISES, Solution
 from cvxmdp.solve import Solve
@@ -118,6 +119,7 @@ class Problem:
             from cvxmdp.report.console import live_progress
 
             shown = live_progress(callback)
+        keep_freed(self.mdp.num_pairs)
         with shown as report, few_threads(self.mdp.num_states):
             solve = Solve(self, tolerance, time_limit, report, when_infeasible, explain)
             return solve(engines, max_iterations, warm_start)

@@ -121,8 +121,9 @@ def factor_spd(matrix: Any) -> Solve:
     if sp.issparse(matrix):
         solve: Solve = sparse_factor(matrix).solve
         return solve
-    lower = la.cholesky(matrix, lower=True, check_finite=False)
-    return lambda rhs: np.asarray(la.cho_solve((lower, True), rhs, check_finite=False))
+    # Row by row the lower triangle is the upper one column by column, as LAPACK likes it.
+    upper = la.cholesky(matrix.copy().T, overwrite_a=True, check_finite=False)
+    return lambda rhs: np.asarray(la.cho_solve((upper, False), rhs, check_finite=False))
 
 
 def factor_policy(how: str, transition: Any, gamma: float) -> tuple[StartedSolve, StartedSolve]:

@@ -108,7 +108,8 @@ class SparseDynamics(Tabular):
             return super().flows(X)
         rows, even = sp.csr_array(X), np.ones(self.num_pairs)
         sizes = (self.owner, self.gamma, self.num_states, even)
-        return -self._kernels.crossed(*self._csr, *sizes, rows.data, rows.indices, rows.indptr, X.shape[1]).T
+        out = self._kernels.crossed(*self._csr, *sizes, rows.data, rows.indices, rows.indptr, X.shape[1]).T
+        return np.negative(out, out=out)
 
     def gram(self, weights: Array) -> Any:
         if self.plan.normal == "sparse":

@@ -38,6 +38,10 @@ SHORTEST = 1e-4
 """A shorter step gets nowhere."""
 EVEN = 0.5
 """Share of the uniform policy in the first one; the rest is the optimum without limits."""
+CORRECTIONS, LONG, GAIN = 2, 0.95, 0.1
+"""Further corrections of a step (Gondzio 1996) unless it is that long; each has to gain that share of its try."""
+AHEAD, FACTOR = 1.1, 10.0
+"""How much longer a step is tried, and how far from the aim products may be there."""
 FIRST_ROOM = 0.1
 """Slacks begin at this share of the size of their row, at least."""
 LIFT = 1e-14
@@ -264,9 +268,22 @@ class Point:
             return Move(x, dz, V, np.where(self.equal, net, 0.0), sides)
 
         ahead = move(0.0, (0.0, 0.0))
-        left = self._gap_after(ahead, *(min(1.0, length) for length in self._lengths(ahead)))
+        left = sum(
+            float(v.sum()) for v in self._products(ahead, *(min(1.0, length) for length in self._lengths(ahead)))
+        )
         aim = (left / self.gap()) ** 3 * mu
-        taken = move(aim - ahead.d * ahead.z, [aim - ds * dm for ds, dm in ahead.sides])
+        aims = [aim - ahead.d * ahead.z, *(aim - ds * dm for ds, dm in ahead.sides)]
+        taken = move(aims[0], aims[1:])
+        for _ in range(CORRECTIONS):
+            lengths = self._lengths(taken)
+            if min(lengths) >= LONG:
+                break
+            further = [min(1.0, AHEAD * length + AHEAD - 1.0) for length in lengths]
+            aims = [a + _correction(v, aim) for a, v in zip(aims, self._products(taken, *further), strict=True)]
+            other = move(aims[0], aims[1:])
+            if min(self._lengths(other)) < min(lengths) + GAIN * (min(further) - min(lengths)):
+                break
+            taken = other
         primal, dual = (min(1.0, BACK_OFF * length) for length in self._lengths(taken))
         if self.give is not None:  # then rows and multipliers meet in one equation
             primal = dual = min(primal, dual)
@@ -284,12 +301,13 @@ class Point:
         primal = min(_longest(self.d, move.d), *(_longest(side.slack, ds) for side, (ds, _) in both))
         return primal, min(_longest(self.z, move.z), *(_longest(side.multiplier, dm) for side, (_, dm) in both))
 
-    def _gap_after(self, move: Move, primal: float, dual: float) -> float:
-        """The gap after steps of these lengths."""
-        left = float((self.d + primal * move.d) @ (self.z + dual * move.z))
-        for side, (ds, dm) in zip(self.sides, move.sides, strict=True):
-            left += float((side.slack + primal * ds) @ (side.multiplier + dual * dm))
-        return left
+    def _products(self, move: Move, primal: float, dual: float) -> list[Array]:
+        """``d z``, and the sides' slacks times multipliers, after steps of these lengths."""
+        of_sides = [
+            (side.slack + primal * ds) * (side.multiplier + dual * dm)
+            for side, (ds, dm) in zip(self.sides, move.sides, strict=True)
+        ]
+        return [(self.d + primal * move.d) * (self.z + dual * move.z), *of_sides]
 
 
 class System:
@@ -309,13 +327,13 @@ class System:
         if sp.issparse(C):
             C = C.diagonal() + give
             self._rows: Solve = lambda r: np.asarray(r / C)
-            scaled = B / np.sqrt(C)
+            B /= np.sqrt(C)
         else:
             C[np.diag_indices_from(C)] += give + LIFT * np.trace(C) / give.size
             lower = la.cholesky(C, lower=True, check_finite=False)
             self._rows = lambda r: np.asarray(la.cho_solve((lower, True), r, check_finite=False))
-            scaled = la.solve_triangular(lower, B.T, lower=True, check_finite=False).T
-        take_off(K, scaled)
+            B = la.solve_triangular(lower, B.T, lower=True, check_finite=False).T
+        take_off(K, B)
         self._reduced = factor(dynamics, K)
 
     def solve(self, force: Array, wanted: Array, missing: Array) -> tuple[Array, Array, Array]:
@@ -330,6 +348,11 @@ class System:
 
 def _dense(matrix: Any) -> Array:
     return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
+
+
+def _correction(products: Array, aim: float) -> Array:
+    """What brings products that are far from the aim back to within a factor of it."""
+    return np.maximum(np.clip(products, aim / FACTOR, aim * FACTOR) - products, -aim * FACTOR)
 
 
 def _longest(x: Array, change: Array) -> float:

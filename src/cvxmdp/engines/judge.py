@@ -49,7 +49,7 @@ class Bound:
     value: float
     rounding: float
     """What has been left out of the bound because rounding may have added it."""
-    greedy: Indices | None = None
+    pairs: Indices | None = None
     """The best pairs at V and these duals, just after they were priced."""
 
 
@@ -182,7 +182,7 @@ class Judge:
         bound = Bound(list(duals), priced.V, priced.bound - top - rounding, rounding)
         if self.bound is None or bound.value > self.bound.value:
             self.bound = bound
-        return replace(bound, greedy=priced.greedy)
+        return replace(bound, pairs=priced.pairs)
 
     def prove_least(self) -> None:
         """Note that no policy costs less than the cheapest pair: where that is free, the best policy may be too."""

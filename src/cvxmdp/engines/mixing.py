@@ -251,8 +251,8 @@ class Mixing:
             judge.record(gap / max(scale, 1e-300))
             if not known and best > highest and judge.refute(duals) is not None:
                 return Status.INFEASIBLE
-            assert bound.greedy is not None
-            stuck = not mixture.add_policy(bound.greedy) and not pricing.sharpen()
+            assert bound.pairs is not None
+            stuck = not mixture.add_policy(bound.pairs) and not pricing.sharpen()
             if not obeys and (stuck or gap <= SURE * penalty * mixture.cost_scale * excess):
                 if penalty >= MOST_PENALTY:
                     refuted = known or judge.refute(duals) is not None

@@ -22,14 +22,12 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Unconstrained:
-    """The best policy of one cost: the pair it takes in each state, and a bound for all policies with its proof V."""
+    """The best policy of one cost, which takes the best pair of each state at V, and the bound that V proves."""
 
     V: Array
     pairs: Indices
     bound: float
     """``(1 - gamma) rho'V + min over pairs of (c + M V)``: no occupancy costs less."""
-    greedy: Indices
-    """The best pair of each state at V."""
 
 
 def policy_iteration(
@@ -51,7 +49,7 @@ def policy_iteration(
         V = dynamics.relax(c, V, tolerance, deadline)
     V = np.zeros(dynamics.num_states) if V is None else V
     best, greedy = dynamics.sweep(c, V)
-    pairs, top, top_V, top_greedy = greedy, lower_bound(dynamics, V, best), V, greedy
+    pairs, top, top_V, top_pairs = greedy, lower_bound(dynamics, V, best), V, greedy
     for _ in range(rounds):
         gain = V - best
         rounding = ROUNDING * largest(V)
@@ -63,10 +61,10 @@ def policy_iteration(
         best, greedy = dynamics.sweep(c, V)
         bound = lower_bound(dynamics, V, best)
         if bound >= top:
-            top, top_V, top_greedy = bound, V, greedy
+            top, top_V, top_pairs = bound, V, greedy
         if time.perf_counter() >= deadline:
             break
-    return Unconstrained(top_V, pairs, top, top_greedy)
+    return Unconstrained(top_V, top_pairs, top)
 
 
 def lower_bound(dynamics: Dynamics, V: Array, best: Array) -> float:
