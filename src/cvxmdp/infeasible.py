@@ -191,16 +191,16 @@ def conflict(
     current = _support(constraints, refutation.duals)
     if len(current) > MOST_LIMITS:
         return current, False
-    status, judge = ask(_only(constraints, current))
-    if status is not Status.INFEASIBLE:  # the time is over, or small multipliers matter
-        return [], False
+    every = sum(c.upper.size if isinstance(c, Linear) else 1 for c in constraints)
+    if len(current) < every and ask(_only(constraints, current))[0] is not Status.INFEASIBLE:
+        return [], False  # the time is over, or small multipliers matter
     sure = True
     for limit in list(current):
         mine = constraints[limit[0]]
         if limit[0] in needed and not (isinstance(mine, Linear) and mine.upper.size > 1):
             continue
         rest = [other for other in current if other != limit]
-        status, judge = (Status.OPTIMAL, judge) if not rest else ask(_only(constraints, rest))
+        status = ask(_only(constraints, rest))[0] if rest else Status.OPTIMAL
         if status is Status.INFEASIBLE:
             current = rest
         sure = sure and status in (Status.INFEASIBLE, Status.OPTIMAL)

@@ -29,6 +29,8 @@ LOOKS = (4, 12, 36)
 """Sweeps after which the order is looked at again."""
 AS_GOOD = 0.1
 """By how much less the states' own numbers may agree with the flow and still serve as the order."""
+DOWNHILL = 0.7
+"""Least probability that a good policy leads to states of lower value, where an order of the states helps."""
 PARALLEL_STATES = 10_000
 """From here on threads share a sweep."""
 
@@ -58,6 +60,8 @@ class Ordered:
         self._upward = True
         """Whether values increase with the states' numbers."""
         self.known = False
+        self.hopeless = False
+        """Whether a good policy leads up as often as down: no order helps, and the model mixes by itself."""
         self.sweeps = 0
         parts = threads if first.size > PARALLEL_STATES else 1
         self._cuts = np.linspace(0, first.size - 1, parts + 1).astype(np.uint64)
@@ -75,6 +79,8 @@ class Ordered:
         for k in range(MOST_SWEEPS):
             if not self.known and k in LOOKS:
                 V, c, pair = self._arrange(*self._leave(V, c, pair), final=k == LOOKS[-1])
+                if self.hopeless:
+                    break
             upward = self._upward if self.known else k % 2 == 0
             change, reached = self._kernels.improve(
                 *self._at.csr, self._at.first, self._gamma, c, V, pair, upward, self._cuts, 0.1 * tolerance, ROUNDING,
@@ -86,7 +92,7 @@ class Ordered:
                 break
             if k >= self._patience and change > 0.5 * changes[-self._patience]:
                 break
-        if not self.known:
+        if not (self.known or self.hopeless):
             V, c, pair = self._arrange(*self._leave(V, c, pair), final=True)
         return self._leave(V, c, pair)[0], bool(reached)
 
@@ -132,7 +138,9 @@ class Ordered:
         """Choose the order of V: the states' own numbers, if the flow follows them, or those of a copy."""
         by_value, lower, higher = self._kernels.downhill(*self._own.csr, pair, V)
         self._at = self._own
-        if max(lower, higher) >= by_value - AS_GOOD:
+        if by_value < DOWNHILL:
+            self.hopeless = final
+        elif max(lower, higher) >= by_value - AS_GOOD:
             self.known, self._upward = True, bool(lower >= higher)
         else:
             self.known, self._upward = final, True

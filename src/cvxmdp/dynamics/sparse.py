@@ -43,7 +43,7 @@ class SparseDynamics(Tabular):
         return best, pair
 
     def relax(self, c: Array, V: Array | None, tolerance: float, deadline: float) -> Array | None:
-        if self._ordered is None or self._failures == MOST_FAILURES:
+        if self._ordered is None or self._ordered.hopeless or self._failures == MOST_FAILURES:
             return V
         before = self._ordered.sweeps
         V, reached = self._ordered.relax(c, V, tolerance, deadline)

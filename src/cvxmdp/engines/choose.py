@@ -20,8 +20,8 @@ from cvxmdp.objectives.base import CustomTerm
 
 Engine = Splitting | Mixing | Interior | Dual | Newton | Conic
 
-FEW_ROWS, MANY_ROWS = 20, 100
-"""Up to 20 rows mixing is faster than Newton; up to 100 it is the better choice where Newton is too large."""
+FEW_ROWS, MANY_ROWS, STATES_PER_ROW = 20, 100, 3
+"""Mixing is the faster one up to 20 rows, and up to 100 in models that have so many states a row."""
 OWN_PAIRS = 200
 """Up to here the derivative of a user's own projection is found by moving each entry of its point."""
 INTERIOR_STATES = 6000
@@ -41,7 +41,7 @@ def choose_engines(
     "auto" takes                                                    for
     ==============================================================  =============================================
     mixing: a mixture of few deterministic policies is optimal      a cost under at most 20 linear rows, or 100 in
-                                                                    models of more than 3000 states
+                                                                    models of three states a row or more
     interior points: twenty or so Newton steps, whatever the rows   a cost under more linear rows, up to 6000 states
     dual: Newton's method with one price beside the values          a cost under one Euclidean ball, entropy of
                                                                     pairs or KL ball
@@ -63,10 +63,13 @@ def choose_engines(
     general: list[Engine] = [first, *last, *([Newton()] if last and terms else [])]
     if method == "auto":
         rows = sum(c.upper.size for c in constraints if isinstance(c, Linear))
-        if linear and rows <= (FEW_ROWS if mdp.num_states <= NEWTON_STATES else MANY_ROWS):
+        interior: list[Engine] = [Interior()] if mdp.num_states <= INTERIOR_STATES else []
+        if linear and rows <= FEW_ROWS:
             return [Mixing(), *last]
-        if linear and mdp.num_states <= INTERIOR_STATES:
-            return [Interior(), *(last or general)]
+        if linear and rows <= min(MANY_ROWS, mdp.num_states // STATES_PER_ROW):
+            return [Mixing(), *interior, *last]
+        if linear and interior:
+            return [*interior, *(last or general)]
         return [Dual(), *general] if one_curved else general
     named: dict[Any, Engine] = {e.name: e for e in (Splitting(), Mixing(), Interior(), Dual(), Newton(), Conic())}
     if not isinstance(method, Engine) and method not in named:
