@@ -14,7 +14,7 @@ import json
 import pickle
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -37,6 +37,8 @@ DENSITIES = (0.005, 0.02, 0.1, 0.5)
 ROWS = (1, 3, 10, 30, 100, 300)
 METHODS = ("auto", "mixing", "interior", "dual", "newton", "splitting")
 METHOD_CASES = ("linear", "caps", "ball-half", "entropy", "kl")
+METHOD_ROWS = ((300, 30), (300, 100), (300, 200), (1000, 30), (1000, 100), (1000, 300))
+"""States and rows."""
 LIMIT = 10.0
 Row = dict[str, Any]
 
@@ -133,31 +135,39 @@ def sweep_speed() -> list[Row]:
     return rows
 
 
-def methods() -> list[Row]:
-    """Every method that takes a case, on two instances of two sizes, at most ten seconds each."""
-    rows = []
+def method_cases() -> Iterator[tuple[str, int, list[instances.Instance]]]:
+    """Name, states and two instances of each case on which the methods are compared."""
     for case in METHOD_CASES:
         for S in (100, 1000):
             seeds = instances.seeds(case, S, 0.05, 2, FIRST_SEED)[0]
-            for method in METHODS:
-                times = []
-                for seed in seeds:
-                    problem = instances.problem(instances.make(case, S, 0.05, seed))
-                    try:
-                        problem.solve(method=method, max_iterations=2)  # loads and compiles
-                    except ValueError:  # does not take such limits
-                        break
-                    start = time.perf_counter()
-                    solution = problem.solve(method=method, time_limit=LIMIT)
-                    optimal = solution.status is cm.Status.OPTIMAL
-                    times.append(time.perf_counter() - start if optimal else np.inf)
-                if times:
-                    typical = median(times)
-                    rows.append({
-                        "case": case, "states": S, "method": method, "said": solution.stats.method,
-                        "seconds": typical if np.isfinite(typical) else None,
-                    })  # fmt: skip
-                    print(rows[-1], flush=True)
+            yield case, S, [instances.make(case, S, 0.05, seed) for seed in seeds]
+    for S, n in METHOD_ROWS:
+        yield f"{n} rows", S, [rows_instance(S, SUCCESSORS / S, n, seed) for seed in (FIRST_SEED, FIRST_SEED + 1)]
+
+
+def methods() -> list[Row]:
+    """Every method that takes a case, at most ten seconds each."""
+    rows = []
+    for case, S, made in method_cases():
+        for method in METHODS:
+            times = []
+            for instance in made:
+                problem = instances.problem(instance)
+                try:
+                    problem.solve(method=method, max_iterations=2)  # loads and compiles
+                except ValueError:  # does not take such limits
+                    break
+                start = time.perf_counter()
+                solution = problem.solve(method=method, time_limit=LIMIT)
+                optimal = solution.status is cm.Status.OPTIMAL
+                times.append(time.perf_counter() - start if optimal else np.inf)
+            if times:
+                typical = median(times)
+                rows.append({
+                    "case": case, "states": S, "method": method, "said": solution.stats.method,
+                    "seconds": typical if np.isfinite(typical) else None,
+                })  # fmt: skip
+                print(rows[-1], flush=True)
     return rows
 
 

@@ -32,6 +32,18 @@ WORLDS = {
 }
 
 
+@pytest.mark.parametrize(("name", "flows"), [("grid", True), ("scrambled grid", True), ("random", False)])
+def test_sweeps_are_given_up_where_nothing_flows(name, flows):
+    dynamics = WORLDS[name].with_discount(0.999).dynamics()
+    c = next(iter(WORLDS[name].costs.values()))
+    V = dynamics.relax(c, None, 1e-9, np.inf)
+    before = dynamics.passes
+    assert dynamics._ordered.hopeless is not flows
+    again = dynamics.relax(c, V, 1e-12, np.inf)
+    assert (dynamics.passes > before) is flows
+    assert (again is V) is not flows
+
+
 @pytest.mark.parametrize("name", WORLDS)
 def test_sweeps_solve_bellmans_equation_and_the_flow_equations(name):
     mdp = WORLDS[name]

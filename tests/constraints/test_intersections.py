@@ -414,3 +414,15 @@ def test_a_problem_with_a_set_of_the_users_own_is_solved_and_proven():
     solution.certificate.check(problem)
     np.testing.assert_allclose(solution.occupancy, 0.25, atol=1e-6)
     assert solution.value == pytest.approx(model["costs"]["cost"].mean(), abs=1e-6)
+
+
+def test_the_sum_of_normals_may_be_changed_without_changing_the_duals():
+    mdp = as_mdp(random_model(0, states=4, actions=2))
+    ball = cm.NormBall(np.full(8, 1 / 8), 0.1).bind(mdp)
+    for members in ([ball], [ball, ball]):
+        duals = [np.ones(8) for _ in members]
+        u, _, _ = Blocks(members, [], 8).normals(duals)
+        np.testing.assert_array_equal(u, len(members))
+        u += 5.0
+        for dual in duals:
+            np.testing.assert_array_equal(dual, 1.0)

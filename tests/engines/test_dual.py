@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cvxmdp as cm
-from cvxmdp.engines.dual import curved
+from cvxmdp.engines.dual import curved, settle
 from engine_oracles import (
     assert_optimal,
     ball_block,
@@ -179,3 +179,24 @@ def test_any_ball_is_met_as_clarabel_meets_it(seed, states, actions, ragged, dis
     solution = problem.solve(method="dual")
     assert_optimal(problem, solution, model, [ball_block(ball.center, ball.radius)])
     assert optimum(model, problem.cost, [ball_block(ball.center, ball.radius)]) is not None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(5))
+def test_price_and_level_are_settled_at_the_top_of_the_dual(kind, seed):
+    """There d adds up to one and meets the limit, and no other price and level are better."""
+    _, problem = stated("dense", kind)
+    limit = curved(problem.constraints[0])
+    rng = np.random.default_rng(seed)
+    q = rng.normal(size=problem.mdp.num_pairs)
+
+    def height(lift, mu):
+        return lift - mu * limit.bound + limit.respond(q - lift, mu).least
+
+    lift, mu, at = settle(limit, q, limit.price(q))
+    assert at.d.sum() == pytest.approx(1.0, abs=1e-9)
+    assert at.value == pytest.approx(limit.bound, abs=1e-9 * limit.scale)
+    np.testing.assert_allclose(at.d, limit.respond(q - lift, mu).d)
+    for _ in range(20):
+        other = height(lift + rng.normal(), mu * np.exp(rng.normal()))
+        assert height(lift, mu) >= other - 1e-9 * (1 + abs(other))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import cvxmdp as cm
+from cvxmdp.engines import frozen
 from cvxmdp.engines.frozen import solve_frozen
 from oracles import conic_optimum
 
@@ -69,6 +70,35 @@ def test_the_program_is_solved_as_highs_solves_it(seed, states, actions, limits)
 @given(st.integers(0, 10**6), st.integers(3, 12), st.integers(1, 2))
 def test_rows_may_be_equalities(seed, states, equalities):
     check(*program(seed, states, 4, 3, equalities))
+
+
+@pytest.mark.parametrize(("seed", "states"), [(0, 450), (1, 450), (2, 1000)])
+def test_large_programs_begin_at_the_prices_of_a_sample(seed, states, monkeypatch):
+    """The answer is that of the whole program; a sample that tells nothing does not change it."""
+    given = program(seed, states)
+    check(*given)
+    drawn = []
+
+    def misleading(A, x, first):
+        drawn.append(x.size)
+        return -A[: first[5]], x[:5], first[:6]
+
+    monkeypatch.setattr(frozen, "_sampled", misleading)
+    check(*given)
+    assert drawn == [states]
+
+
+def test_a_sample_weighs_as_much_as_the_whole():
+    A, x, first, _, _ = program(3, 1000)
+    x[17] = 0.5  # a state that is visited half of the time
+    some, weights, ends = frozen._sampled(A, x, first)
+    assert weights.sum() == pytest.approx(x.sum())
+    assert weights.max() == pytest.approx(0.5, rel=0.05)
+    assert len(some) == ends[-1]
+    counts = np.diff(first)
+    mean = np.repeat(x / counts, counts) @ A
+    sampled = np.repeat(weights / np.diff(ends), np.diff(ends)) @ some
+    np.testing.assert_allclose(sampled, mean, atol=0.2)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1e3])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
+from cvxmdp.engines.choose import choose_engines
 from cvxmdp.engines.presolve import indicator, lower_bound, policy_iteration
 from engine_oracles import cases, interior_occupancy, with_absorbing_state, with_unreachable_states
 from oracles import as_mdp, lp_optimum, occupancy, random_model, value
@@ -205,3 +206,20 @@ def test_zero_costs_are_solved_by_any_policy_that_obeys():
             assert solution.value == 0
             assert all(constraint.relative(solution.occupancy) <= 1e-6 for constraint in problem.constraints)
             solution.certificate.check(problem)
+
+
+@pytest.mark.parametrize(
+    ("states", "rows", "expected"),
+    [
+        (10, 20, ["mixing", "conic"]),
+        (10, 21, ["interior", "conic"]),
+        (90, 30, ["mixing", "interior", "conic"]),
+        (89, 30, ["interior", "conic"]),
+        (300, 100, ["mixing", "interior", "conic"]),
+        (400, 101, ["interior", "conic"]),
+    ],
+)
+def test_the_engine_follows_rows_and_states(states, rows, expected):
+    mdp = as_mdp(random_model(0, states=states, actions=2, branching=2), sparse=True)
+    limits = cm.Linear(np.random.default_rng(0).normal(size=(rows, mdp.num_pairs)), at_most=1.0).bind(mdp)
+    assert [engine.name for engine in choose_engines("auto", [limits], [], mdp)] == expected
