@@ -146,7 +146,8 @@ def test_a_policy_is_evaluated_for_several_costs_at_once(model, kind, how):
     sure[np.searchsorted(model["state"], np.arange(states))] = 1.0
     before = dynamics.passes
     dynamics.evaluate(sure, costs, 1e-13)
-    assert dynamics.passes == before + 1  # for the advantages: else only the rows of taken pairs are read
+    if len(pi) > states:  # else the policy takes all pairs
+        assert dynamics.passes == before + 1  # for the advantages: else only the rows of taken pairs are read
 
 
 @every_kind

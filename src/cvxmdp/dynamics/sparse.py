@@ -13,6 +13,8 @@ from cvxmdp.dynamics.ordered import PARALLEL_STATES, Ordered, unsigned
 from cvxmdp.dynamics.tabular import NO_VISITS, Tabular
 from cvxmdp.mdp import MDP, Array, Indices
 
+MOST_TAKEN = 0.7
+"""Share of the pairs from which on a policy is evaluated with P itself: a copy of the rows it takes is no smaller."""
 MOST_FAILURES = 5
 """How often ordered sweeps may fail to converge before they are given up for good."""
 
@@ -66,6 +68,8 @@ class SparseDynamics(Tabular):
         return out
 
     def _products(self, pi: Array) -> tuple[Solve, Solve]:
+        if np.count_nonzero(pi) > MOST_TAKEN * self.num_pairs:
+            return self._through_all(pi)
         P_pi = self._kernels.taken(*self._csr, self.first, pi)
 
         def forward(x: Array) -> Array:
@@ -74,11 +78,22 @@ class SparseDynamics(Tabular):
 
         def backward(x: Array) -> Array:
             if self.num_states >= PARALLEL_STATES:
-                # The flow of x pi, since the probabilities of a state add up to one.
                 return self._flow(x[self.owner] * pi)
             return np.asarray(self._kernels.evaluated_back(*P_pi, self.gamma, x))
 
         return forward, backward
+
+    def _through_all(self, pi: Array) -> tuple[Solve, Solve]:
+        """:meth:`_products` by passes over P."""
+        choice = self._choice(pi)
+
+        def forward(x: Array) -> Array:
+            if x.ndim == 1:
+                return np.asarray(-(choice @ self.advantage(np.zeros(self.num_pairs), x)))
+            return np.asarray(-(choice @ self.advantages(np.zeros((self.num_pairs, x.shape[1])), x)))
+
+        # The probabilities of a state add up to one, so that the flow of x pi is x - gamma P_pi' x.
+        return forward, lambda x: self.flow(x[self.owner] * pi)
 
     def flow(self, d: Array) -> Array:
         self.passes += 1

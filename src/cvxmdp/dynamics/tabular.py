@@ -26,8 +26,6 @@ from cvxmdp.mdp import MDP, Array, Indices
 
 NORMAL_STEPS = 2000
 NO_VISITS = 1e-30
-MANY_PAIRS = 2
-"""From this many taken pairs a state on, policies are evaluated with P itself."""
 VISITED_TOLERANCE = 1e-2
 VISITED_STEPS = 300
 
@@ -111,26 +109,11 @@ class Tabular(ABC):
     def _products(self, pi: Array) -> tuple[Solve, Solve]:
         """``x - gamma P_pi x`` for one column or several, and ``x - gamma P_pi' x`` for one."""
 
-    def _many(self, pi: Array) -> bool:
-        """Whether so many pairs are taken that products with P itself are cheaper than with the policy's matrix."""
-        return bool(np.count_nonzero(pi) > MANY_PAIRS * self.num_states)
-
-    def _through_all(self, pi: Array) -> tuple[Solve, Solve]:
-        """:meth:`_products` by passes over P."""
-
-        def forward(x: Array) -> Array:
-            if x.ndim == 1:
-                return -self.per_state(pi * self.advantage(np.zeros(self.num_pairs), x))
-            return np.asarray(-self._choice(pi) @ self.advantages(np.zeros((self.num_pairs, x.shape[1])), x))
-
-        # The probabilities of a state add up to one, so that the flow of x pi is x - gamma P_pi' x.
-        return forward, lambda x: self.flow(x[self.owner] * pi)
-
     def _solvers(self, pi: Array, accuracy: float = KRYLOV_TOLERANCE) -> tuple[StartedSolve, StartedSolve]:
         """Solvers of ``(I - gamma P_pi) x = rhs`` and of its transpose."""
         if self.plan.policy in ("dense", "sparse"):
             return factor_policy(self.plan.policy, self._policy_matrix(pi), self.gamma)
-        forward, backward = self._through_all(pi) if self._many(pi) else self._products(pi)
+        forward, backward = self._products(pi)
         factors = cache(lambda: factor_policy("sparse", self._policy_matrix(pi), self.gamma))
         krylov = self.plan.policy == "iterative"
         return (

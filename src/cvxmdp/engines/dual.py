@@ -242,7 +242,8 @@ def settle(limit: Ball | Entropic, q: Array, mu: float) -> tuple[float, float, R
         while length > SHORTEST:
             new_lift, new_mu = lift + length * float(t), mu + length * float(m)
             new = limit.respond(q - new_lift, new_mu)
-            if new_lift - new_mu * limit.bound + new.least >= height + ARMIJO * length * float(g @ (t, m)):
+            there = new_lift - new_mu * limit.bound + new.least
+            if there >= height + ARMIJO * length * float(g @ (t, m)) - 1e-14 * abs(height):
                 break
             length /= 2
         if length <= SHORTEST:
