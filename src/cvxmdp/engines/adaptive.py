@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cvxmdp.engines.judge import Candidate, Judge
-from cvxmdp.engines.presolve import indicator
+from cvxmdp.engines.presolve import occupancy_of
 from cvxmdp.engines.splitting import Inner, Iterate, Splitting, iterates, natural_step
 from cvxmdp.mdp import Array
 from cvxmdp.status import Status
@@ -22,7 +22,7 @@ def run_adaptive(
     settings: Splitting, judge: Judge, inner: Inner, start: tuple[Array, list[Array]] | None
 ) -> tuple[Status, str]:
     """Run in natural units until the judge has a proof."""
-    d0 = judge.dynamics.occupancy(indicator(judge.dynamics, judge.unconstrained.pairs))
+    d0 = occupancy_of(judge.dynamics, judge.unconstrained.pairs)
     sigma = settings.step if settings.step is not None else NATURAL * natural_step(judge.blocks, judge.c, d0)
     w = np.tile(d0, (len(judge.blocks.blocks), 1))
     if start is not None:

@@ -117,10 +117,6 @@ class Mixture:
         """``E'lambda``."""
         return np.asarray(self.linear.rows.T @ self.dual(multipliers)).ravel()
 
-    def support(self, multipliers: Array) -> float:
-        """``lambda'b``."""
-        return float(multipliers @ self.limits)
-
     def least_excess(self) -> tuple[Array, Array, float]:
         """Weights of least worst excess ``t``, the multipliers that prove it, and the excess."""
         A, count = np.stack(self.values, axis=1), len(self.values)

@@ -19,7 +19,7 @@ from cvxmdp.constraints.linear import Linear
 from cvxmdp.engines.hessian import Hessian, System
 from cvxmdp.engines.judge import Judge
 from cvxmdp.engines.pieces import Copy, Near, Nonnegative, Piece, Rows, Touch
-from cvxmdp.engines.presolve import indicator
+from cvxmdp.engines.presolve import occupancy_of
 from cvxmdp.engines.splitting import natural_step
 from cvxmdp.mdp import Array
 from cvxmdp.status import Status
@@ -75,7 +75,7 @@ class Newton:
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status, str]:
         """Run until the judge is satisfied; return the status and a sentence."""
-        d0 = judge.dynamics.occupancy(indicator(judge.dynamics, judge.unconstrained.pairs))
+        d0 = occupancy_of(judge.dynamics, judge.unconstrained.pairs)
         step = natural_step(judge.blocks, judge.c, d0)
         pieces = _pieces(judge, {})
         if start is not None:
