@@ -79,5 +79,5 @@ class DenseDynamics(Tabular):
 
 
 def times(matrix: Array, x: Array) -> Array:
-    """``matrix @ x``; BLAS takes half the time for a few columns where they are the left factor."""
+    """``matrix @ x``; for a few columns BLAS is faster where they are the left factor."""
     return matrix @ x if x.ndim == 1 else np.ascontiguousarray((x.T @ matrix.T).T)

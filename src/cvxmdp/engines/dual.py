@@ -29,6 +29,7 @@ ARMIJO = 1e-4
 SHORTEST = 1e-6
 INNER_STEPS = 500
 SETTLING_STEPS, SETTLED = 15, 1e-10
+"""Most steps over price and level, and how exactly d adds up to one and meets the limit after them."""
 LOOSEST = 0.1
 """Newton's system is solved to this relative accuracy at least; nearer to the end in step with what is left."""
 SHIFTS = (1e-12, 1e-8, 10.0)
@@ -202,7 +203,7 @@ def climb(judge: Judge, limit: Ball | Entropic, V: Array, price: float | None) -
         if height > highest or not np.isfinite(height):
             return None
         exact = min(LOOSEST, max(min(left, left / before), ENOUGH * judge.tolerance / left))
-        x, m = direction(judge, at, flow, border, g, exact, shift)
+        x, m = direction(judge, at, r, border, g, exact, shift)
         change, rise = dynamics.advantage(np.zeros_like(c), x), float(r @ x) + g * m
         length = 1.0 if m >= 0 else min(1.0, -0.9 * mu / m)
         while length > SHORTEST:
@@ -253,17 +254,16 @@ def settle(limit: Ball | Entropic, q: Array, mu: float) -> tuple[float, float, R
 
 
 def direction(
-    judge: Judge, at: Response, flow: Array, border: Array, g: float, accuracy: float, shift: float
+    judge: Judge, at: Response, r: Array, border: Array, g: float, accuracy: float, shift: float
 ) -> tuple[Array, float]:
-    """Solve Newton's system ``B' W B (x, m) = (r, g)``, given the flows of d and of ``-W F'(d)``."""
+    """Solve Newton's system ``B' W B (x, m) = (r, g)``; its border ``M'W F'(d)`` is the flow of ``-W F'(d)``."""
     dynamics, W = judge.dynamics, at.weights
-    r = (1 - dynamics.gamma) * dynamics.rho - flow
     with np.errstate(over="ignore", invalid="ignore"):
         corner = float(W @ at.slope**2)
     if not np.isfinite(corner):
         return np.zeros_like(r), 0.0
     # Where d adds up to one, W is diag(d) - d d' over mu: the mean of B (x, m) is taken off.
-    mean = -flow if at.even else None
+    mean = r - (1 - dynamics.gamma) * dynamics.rho if at.even else None
     diagonal = np.append(dynamics.weighted_diagonal(W), corner)
     lift = shift * (diagonal + (diagonal[:-1].mean() or 1 / at.price))
 
