@@ -118,9 +118,62 @@ MODELS = {
     "too few names of actions": (lambda: model(actions=["stay"]), ["actions", "1 names", "2 actions"]),
     "a name twice": (lambda: model(states=["home", "home"]), ["states", "'home' twice", "differ"]),
     "names are a number": (lambda: model(states=2), ["states"]),
+    "names are tuples": (
+        lambda: model(states=[(0, 0), (0, 1)]),
+        ["states", "(0, 0)", "tuple", "strings or whole numbers"],
+    ),
+    "names are fractions": (lambda: model(actions=[0.5, 1.5]), ["actions", "0.5", "float", "strings"]),
+    "names are truth values": (lambda: model(actions=[False, True]), ["actions", "False", "bool"]),
+    "a name is missing": (lambda: model(states=["away", None]), ["states", "None", "NoneType"]),
+    "transitions are complex": (
+        lambda: model(np.array([STAY, GO]) + 0.5j),
+        ["transitions", "complex", "real"],
+    ),
+    "sparse transitions are complex": (
+        lambda: model([sp.csr_array(STAY), sp.csr_array(np.array(GO) * (1 + 0.5j))]),
+        ["transitions", "complex", "real"],
+    ),
+    "a list of complex transitions": (lambda: model([STAY, [[0.0, 1.0 + 1j], [1.0, 0.0]]]), ["transitions", "complex"]),
+    "a cost is complex": (lambda: model(costs={"time": np.array([1.0, 1j])}), ["cost 'time'", "complex"]),
+    "initial is complex": (lambda: model(initial=[1.0 + 0j, 0.0]), ["initial", "complex"]),
+    "a cost holds None": (lambda: model(costs={"time": [1.0, None]}), ["cost 'time'", "None", "numbers"]),
+    "a cost holds words among numbers": (
+        lambda: model(costs={"time": np.array([1.0, "2"], dtype=object)}),
+        ["cost 'time'", "'2'", "str", "numbers"],
+    ),
+    "a cost holds digits as words": (lambda: model(costs={"time": ["1", "2"]}), ["cost 'time'", "'1'", "numbers"]),
+    "transitions hold a set": (
+        lambda: model(np.array([STAY, [[0.0, {1}], [1.0, 0.0]]], dtype=object)),
+        ["transitions", "{1}", "set", "numbers"],
+    ),
+    "a cost is a whole number too large for a float": (
+        lambda: model(costs={"time": [10**400, 0]}),
+        ["cost 'time'", "too large"],
+    ),
+    "a cost would overflow": (
+        lambda: model(costs={"time": [[0.0, 0.0], [0.0, -1e308]]}),
+        ["cost 'time'", "-1e+308", "state home, action go", "1e+150", "larger unit"],
+    ),
+    "a cost of a move would overflow": (
+        lambda: model(costs={"time": np.full((2, 2, 2), 1.7e308)}),
+        ["cost 'time'", "state away, action stay", "1e+150"],
+    ),
 }
 
 PAIRS = {
+    "pairs out of order": (
+        lambda: pairs(state=(1, 0, 0), action=(0, 0, 1)),
+        ["state away, action stay (pair 1)", "after state home, action stay", "MDP.order(state, action)"],
+    ),
+    "an order of unequal lengths": (
+        lambda: cm.MDP.order([0, 1], [0]),
+        ["action", "(1,)", "state has 2 entries"],
+    ),
+    "an order of names": (lambda: cm.MDP.order(["away", "home"], [0, 0]), ["state", "whole numbers"]),
+    "sparse rows are complex": (
+        lambda: pairs(transitions=sp.csr_array(np.array([[1, 0], [0, 1], [0, 1j]]))),
+        ["transitions", "complex"],
+    ),
     "a pair twice": (lambda: pairs(action=(1, 1, 0)), ["state away, action go", "twice", "merge"]),
     "a state without actions": (
         lambda: pairs(state=(0, 0, 0), action=(0, 1, 2), actions=["stay", "go", "wait"]),
@@ -166,15 +219,43 @@ def out_of_range():
 POLICIES = {
     "an action the state does not offer": (
         lambda: pairs().evaluate([0, 1]),
-        ["state home", "sum to 0", "action", "does not offer"],
+        ["action go in state home", "does not offer", "it offers stay"],
     ),
+    "an action that no state offers": (
+        lambda: model().policy([0, 7]),
+        ["action 7 in state home", "does not offer", "it offers stay, go"],
+    ),
+    "an action that the only one is not": (
+        lambda: pairs((0, 1), (1, 0), STAY, {"time": [1.0, 0.0]}).policy([0, 0]),
+        ["action stay in state away", "does not offer", "it offers go"],
+    ),
+    "probabilities that sum to two": (
+        lambda: model().policy([[0.5, 0.5], [1.0, 1.0]]),
+        ["state home", "sum to 2", "not 1", "divide them by their sum"],
+    ),
+    "no probability at all": (
+        lambda: model().policy([0.5, 0.5, 0.0, 0.0]),
+        ["state home", "sum to 0", "not 1", "above 0"],
+    ),
+    "mass beyond one on an action that is not offered": (
+        # A past bug: it was dropped without a word.
+        lambda: pairs().policy([[0.5, 0.5], [1.0, 0.5]]),
+        ["action go in state home", "does not offer"],
+    ),
+    "complex probabilities": (lambda: model().policy([0.5 + 0.1j, 0.5, 1.0, 0.0]), ["policy", "complex"]),
+    "acting between two states": (
+        lambda: model().policy([0, 0]).act(0.5),
+        ["state is 0.5", "name", "whole number"],
+    ),
+    "acting in a truth value": (lambda: model().policy([0, 0]).act(True), ["state is True", "whole number"]),
+    "acting nowhere": (lambda: model().policy([0, 0]).act(None), ["state is None", "whole number"]),
     "probabilities that do not sum to one": (
         lambda: model().policy([[0.5, 0.5], [0.5, 0.25]]),
         ["state home", "sum to 0.75", "not 1"],
     ),
     "mass on an action that is not offered": (
         lambda: pairs().policy([[0.5, 0.5], [0.5, 0.5]]),
-        ["state home", "sum to 0.5", "does not offer"],
+        ["action go in state home", "does not offer", "it offers stay"],
     ),
     "a negative probability": (lambda: model().policy([[1.5, -0.5], [1.0, 0.0]]), ["policy", "negative", "away"]),
     "a probability that is not a number": (lambda: model().policy([NAN, 1.0, 1.0, 0.0]), ["policy", "finite", "away"]),
@@ -200,7 +281,15 @@ PROBLEMS = {
     "a problem without a model": (lambda: cm.Problem(STAY, "time"), ["mdp", "cvxmdp.MDP", "list"]),
     "an objective without that name": (lambda: cm.Problem(model(), "speed"), ["no cost 'speed'", "'time'"]),
     "an objective of the wrong length": (lambda: cm.Problem(model(), [1.0, 2.0]), ["(2,)", "a name", "4 pairs"]),
-    "an objective that is not finite": (lambda: cm.Problem(model(), [1.0, INF, 0.0, 0.0]), ["minimize", "finite"]),
+    "an objective that is not finite": (
+        lambda: cm.Problem(model(), [1.0, INF, 0.0, 0.0]),
+        ["minimize", "inf", "state away, action go", "finite"],
+    ),
+    "an objective that would overflow": (
+        lambda: cm.Problem(model(), [1.0, 0.0, 0.0, 1e200]),
+        ["minimize", "1e+200", "state home, action go", "1e+150"],
+    ),
+    "a complex objective": (lambda: cm.Problem(model(), np.array([1.0, 1j, 0, 0])), ["minimize", "complex"]),
     "one constraint without a list": (
         lambda: cm.Problem(model(), "time", cm.Budget("time", at_most=1)),
         ["subject_to", "list", "Budget"],

@@ -44,6 +44,26 @@ def test_sweeps_are_given_up_where_nothing_flows(name, flows):
     assert (again is V) is not flows
 
 
+@pytest.mark.parametrize("earlier", ["away", "nothing", "noise", "back", "infeasible"])
+def test_an_earlier_solve_does_not_slow_a_model(earlier):
+    """A past bug: what sweeps learned of one cost, or that they failed, was kept for all costs (0.1 s became 20 s)."""
+    fresh, used = (cm.worlds.gridworld(60, 0.9) for _ in range(2))
+    costs = {
+        "away": -used.costs["time"],
+        "nothing": np.zeros(used.num_pairs),
+        "noise": np.random.default_rng(0).normal(size=used.num_pairs),
+        "back": (used.state != 0).astype(float),
+    }
+    if earlier == "infeasible":
+        limits = [cm.Budget("collision", at_most=1e-9), cm.Budget("time", at_most=0.2)]
+        assert cm.Problem(used, "time", limits).solve(explain=False).status is cm.Status.INFEASIBLE
+    else:
+        cm.Problem(used, costs[earlier]).solve()
+    alone, after = (cm.Problem(mdp, "time").solve() for mdp in (fresh, used))
+    assert after.status is alone.status is cm.Status.OPTIMAL
+    assert after.stats.sweeps == alone.stats.sweeps
+
+
 @pytest.mark.parametrize("name", WORLDS)
 def test_sweeps_solve_bellmans_equation_and_the_flow_equations(name):
     mdp = WORLDS[name]

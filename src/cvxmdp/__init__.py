@@ -31,7 +31,8 @@ from cvxmdp.engines.interior import Interior
 from cvxmdp.engines.mixing import Mixing
 from cvxmdp.engines.newton import Newton
 from cvxmdp.engines.splitting import Splitting
-from cvxmdp.io.npz import load, load_solution
+from cvxmdp.io.model import load
+from cvxmdp.io.solution import load_solution
 from cvxmdp.mdp import MDP, Evaluation
 from cvxmdp.objectives import KL, ConvexTerm, Distance, NegativeEntropy
 from cvxmdp.policy import Policy

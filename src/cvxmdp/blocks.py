@@ -36,6 +36,24 @@ class Response:
     """Dense columns beside sparse ones."""
 
 
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """How far a policy's true occupancy may be from the computed one: in each entry, and a rest in the 1-norm."""
+
+    entries: Array
+    rest: float = 0.0
+
+    def of(self, rows: Any) -> Any:
+        """Return how much a product with rows that are nowhere negative may change, for each row."""
+        most = np.max(rows) if rows.ndim == 1 else rows.max(axis=1)
+        most = most.toarray().ravel() if hasattr(most, "toarray") else most
+        return rows @ self.entries + most * self.rest
+
+
+Stated = tuple[dict[str, Any], dict[str, Any]]
+"""Numbers and words of a block, and its arrays, as they are saved."""
+
+
 class Block(ABC):
     """A convex function of the occupancy, bound to a model."""
 
@@ -61,6 +79,10 @@ class Block(ABC):
     @abstractmethod
     def response(self, point: Array, projected: Array, step: float) -> Response:
         """Return how the prox responds to its point."""
+
+    @abstractmethod
+    def stated(self) -> Stated:
+        """Return what the block is, for a file: its kind and all its data."""
 
     @property
     def allowed(self) -> npt.NDArray[np.bool_] | None:
@@ -97,8 +119,12 @@ class Constraint(Block):
         """Return by how much ``point`` exceeds the limit, in the limit's own units; 0 inside."""
 
     @abstractmethod
-    def relative(self, point: Array) -> float:
-        """Return the violation free of units, as the tolerance judges it."""
+    def level(self, point: Array) -> float | Array:
+        """Return what is limited, in the limit's own units: one number, or one a row."""
+
+    @abstractmethod
+    def relative(self, point: Array, spread: Spread | None = None) -> float:
+        """Return the violation free of units, as the tolerance judges it; the worst within a spread of the point."""
 
     @abstractmethod
     def price(self, dual: Array) -> float | Array:
@@ -130,6 +156,10 @@ class Term(Block):
     @abstractmethod
     def value(self, point: Array) -> float:
         """Return the term's value."""
+
+    @abstractmethod
+    def change(self, point: Array, spread: Spread) -> float:
+        """Return by how much the value may change within a spread of the point."""
 
     @abstractmethod
     def size(self, point: Array) -> float:

@@ -7,11 +7,14 @@ import json
 import math
 import re
 import sys
+import tempfile
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+
+from cvxmdp.names import printable, spreadsheet_safe
 
 if TYPE_CHECKING:
     from cvxmdp.mdp import MDP
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 EXIT = {"OPTIMAL": 0, "INFEASIBLE": 3}
 BAD_INPUT, LIMIT = 2, 4
+SOLUTION, POLICY = "solution.npz", "policy.csv"
 
 PANELS = [(0.9, 1e-3), (0.9, 2e-4), (0.9, 2e-5), (0.6, 2e-5)]
 """Limits on time and collision of the paper's four grid worlds."""
@@ -57,6 +61,8 @@ def demo(
         problem = cm.Problem(mdp, minimize="time", subject_to=limits)
         with live_progress(prefix=f"panel {i + 1} of {len(PANELS)}, ") as show:
             solution = problem.solve(callback=show)
+        if solution.status is cm.Status.INTERRUPTED:
+            raise typer.Exit(LIMIT)
         solution.certificate.check(problem)
         solution.save(out / f"panel-{i + 1}.npz")
         rows.append(_demo_row("abcd"[i], time_limit, collision_limit, solution))
@@ -141,7 +147,7 @@ def solve(
 ) -> None:
     """Solve a model under limits on its costs.
 
-    Exit codes: 0 optimal, 2 bad input, 3 infeasible, 4 a limit was reached.
+    Exit codes: 0 optimal, 2 bad input, 3 infeasible, 4 a limit was reached or Ctrl-C pressed.
     """
     import cvxmdp as cm
     from cvxmdp.report.console import live_progress
@@ -151,13 +157,15 @@ def solve(
         mdp = mdp.with_discount(discount)
     problem = cm.Problem(mdp, minimize=minimize, subject_to=[parse_limit(mdp, text) for text in subject_to or []])
     engine = cm.Splitting.as_in_paper() if method == "as-in-paper" else method
+    if out is not None:
+        _prepare(out)
     with live_progress() as show:
         solution = problem.solve(tolerance, engine, time_limit, callback=show, when_infeasible=when_infeasible)
     if out is not None:
         _write(solution, out)
-    typer.echo(json.dumps(_as_json(problem, solution)) if as_json else str(solution))
+    typer.echo(json.dumps(_finite(_as_json(problem, solution)), allow_nan=False) if as_json else str(solution))
     if out is not None and not as_json:
-        typer.echo(f"  written to {out / 'solution.npz'} and {out / 'policy.csv'}")
+        typer.echo(printable(f"  written to {out / SOLUTION} and {out / POLICY}"))
     raise typer.Exit(EXIT.get(solution.status.name, LIMIT))
 
 
@@ -212,15 +220,32 @@ def parse_limit(mdp: MDP, text: str) -> Any:
     return cm.Linear(mdp.cost(name), **side, name=name, priority=priority)
 
 
+def _prepare(out: Path) -> None:
+    """Find out before a long solve whether its results can be written."""
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=out):
+        pass
+    for name in (SOLUTION, POLICY):
+        if (out / name).is_dir():
+            raise ValueError(f"{str(out / name)!r} is a folder; --out must be a folder in which that can be a file")
+
+
 def _write(solution: Solution, out: Path) -> None:
     import csv
+    import io
 
-    out.mkdir(parents=True, exist_ok=True)
-    solution.save(out / "solution.npz")
-    with open(out / "policy.csv", "w", newline="") as file:
-        writer = csv.writer(file)
+    from cvxmdp.io.files import write_atomically
+
+    solution.save(out / SOLUTION)
+    with write_atomically(out / POLICY) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        writer = csv.writer(text)
         writer.writerow(["state", "action", "probability"])
-        writer.writerows(solution.policy.table())
+        writer.writerows(
+            [spreadsheet_safe(state), spreadsheet_safe(action), probability]
+            for state, action, probability in solution.policy.table()
+        )
+        text.detach()
 
 
 def _as_json(problem: Problem, solution: Solution) -> dict[str, Any]:
@@ -245,15 +270,15 @@ def _as_json(problem: Problem, solution: Solution) -> dict[str, Any]:
         result["infeasibility"] = {
             "compromise": found.compromise,
             "margin": found.margin,
-            "least_violation": found.least if math.isfinite(found.least) else None,
-            "distance": [x if math.isfinite(x) else None for x in found.distance],
-            "cheapest": found.cheapest if math.isfinite(found.cheapest) else None,
+            "least_violation": found.least,
+            "distance": list(found.distance),
+            "cheapest": found.cheapest,
             "conflict": list(found.conflict),
             "irreducible": found.irreducible,
             "relax": {
                 name: {
-                    "exceeded": limit.exceeded if math.isfinite(limit.exceeded) else None,
-                    "amount": None if limit.amount is None or math.isnan(limit.amount) else limit.amount,
+                    "exceeded": limit.exceeded,
+                    "amount": limit.amount,
                     "alone": limit.alone,
                     "innocent": limit.innocent,
                 }
@@ -263,14 +288,23 @@ def _as_json(problem: Problem, solution: Solution) -> dict[str, Any]:
     return result
 
 
+def _finite(value: Any) -> Any:
+    """Return what JSON can hold: null in place of numbers that are not finite."""
+    if isinstance(value, dict):
+        return {name: _finite(entry) for name, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def main() -> NoReturn:
     """Run the command line: bad input is one sentence on standard error and exit code 2."""
     try:
         app(standalone_mode=True)
     except ValueError as error:
-        print(f"cvxmdp: {error}", file=sys.stderr)
+        print(printable(f"cvxmdp: {error}"), file=sys.stderr)
         sys.exit(BAD_INPUT)
     except OSError as error:
-        print(f"cvxmdp: {error.strerror}: {error.filename}", file=sys.stderr)
+        print(printable(f"cvxmdp: {error.strerror or error}: {error.filename}"), file=sys.stderr)
         sys.exit(BAD_INPUT)
     sys.exit(0)

@@ -9,7 +9,7 @@ policy that obeys or the next vector: Newton's method for the least t, with a pr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +18,9 @@ from cvxmdp.blocks import Constraint
 from cvxmdp.constraints.bounds import Bounds
 from cvxmdp.constraints.combine import relative_ease
 from cvxmdp.constraints.linear import Linear
-from cvxmdp.engines.judge import Judge, Refutation
+from cvxmdp.certificate import Limit, Proof
+from cvxmdp.engines.judge import Candidate, Judge, Refutation
+from cvxmdp.engines.prover import EPS
 from cvxmdp.mdp import Array
 from cvxmdp.solution import Relaxation
 from cvxmdp.status import Status
@@ -29,12 +31,10 @@ IN_SUPPORT = 1e-6
 """Share of the largest multiplier, in the size of its row, from which on a limit counts as part of a proof."""
 CLOSE = 1e-4
 """How far, relatively, an amount that is enough may be above one that is not, where the border is not decided."""
+CLOSENESS = 1e-12
+"""What rounding may do, relatively, to an amount that is a quotient of a margin and an ease."""
 MOST_LIMITS = 24
 """Conflicts of more limits are not reduced further: each would have to be left out once."""
-
-Limit = tuple[int, int | None]
-"""A constraint, or one row of a linear one."""
-
 
 class Ask(Protocol):
     """Solve the problem with other constraints, and another cost if given; see ``seek`` of the judge."""
@@ -63,6 +63,33 @@ class Least:
     judge: Judge | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Alone:
+    """What relaxing one constraint alone would do: see :class:`cvxmdp.solution.Relaxation`."""
+
+    amount: float | None
+    least: float = 0.0
+    enough: Candidate | None = None
+    """A policy that obeys once it is relaxed by the amount."""
+    short: Proof | None = None
+    """Proof that less than ``least`` is not enough."""
+
+
+@dataclass(eq=False)
+class Explanation:
+    """What was found out, with witnesses and proofs under the names of :class:`cvxmdp.certificate.Evidence`."""
+
+    relax: dict[str, Relaxation] = field(default_factory=dict)
+    conflict: list[Limit] = field(default_factory=list)
+    irreducible: bool = False
+    without: list[str] = field(default_factory=list)
+    impossible: list[Limit] = field(default_factory=list)
+    beyond: list[float] = field(default_factory=list)
+    """By how much every policy exceeds each impossible limit."""
+    witnesses: dict[str, Candidate] = field(default_factory=dict)
+    proofs: dict[str, Proof] = field(default_factory=dict)
+
+
 def least_amount(ask: Ask, relax: Relax, ease: Ease, enough: Enough, refutation: Refutation) -> Least:
     """Find the least amount by which to relax, from a proof that none is not enough."""
     amount, margin = 0.0, refutation.margin
@@ -83,22 +110,26 @@ def least_amount(ask: Ask, relax: Relax, ease: Ease, enough: Enough, refutation:
     return Least(amount, np.nan, refutation, judge)
 
 
-def alone(
-    ask: Ask, constraints: Sequence[Constraint], k: int, refutation: Refutation, tolerance: float
-) -> float | None:
-    """Return the least amount by which constraint k alone has to be relaxed; None if that is never enough."""
+def alone(ask: Ask, constraints: Sequence[Constraint], k: int, refutation: Refutation, tolerance: float) -> Alone:
+    """Find the least amount by which constraint k alone has to be relaxed."""
     mine = constraints[k]
     if mine.ease(refutation.duals[k]) == 0:
-        return None
+        return Alone(None, np.inf, short=_proof(refutation))
     others = [*constraints[:k], *constraints[k + 1 :]]
     if isinstance(mine, Linear) and mine.upper.size == 1 and (mine.upper[0] == np.inf or mine.lower[0] == -np.inf):
         # The least of one row under the other limits is a problem like any other.
         sign, limit = (1.0, float(mine.upper[0])) if mine.upper[0] < np.inf else (-1.0, -float(mine.lower[0]))
         row = mine.rows.toarray() if hasattr(mine.rows, "toarray") else mine.rows
         status, judge = ask(others, sign * np.asarray(row).ravel(), seek="optimum")
-        if status is Status.OPTIMAL and judge.best is not None:
-            return max(judge.best.value - limit, 0.0)
-        return None if status is Status.INFEASIBLE else np.nan
+        if status is Status.OPTIMAL and judge.best is not None and judge.bound is not None:
+            short = _inserted(judge.bound.duals, k, np.array([sign]), judge.bound.V)
+            least = judge.bound.value - limit
+            least -= 4 * EPS * (abs(judge.bound.value) + abs(limit))
+            return Alone(max(judge.best.value - limit, 0.0), max(least, 0.0), judge.best, short)
+        if status is Status.INFEASIBLE and judge.refutation is not None:
+            proof = judge.refutation
+            return Alone(None, np.inf, short=_inserted(proof.duals, k, mine.idle(), proof.V))
+        return Alone(np.nan)
 
     def enough(d: Array) -> float:
         return mine.violation(d) if all(c.relative(d) <= tolerance for c in others) else np.inf
@@ -110,11 +141,27 @@ def alone(
         enough,
         refutation,
     )
-    if np.isnan(found.high) and found.judge is not None and found.judge.best is not None:
+    short = _proof(found.refutation)
+    if np.isinf(found.high):
+        return Alone(None, np.inf, short=short)
+    least = found.low * (1 - CLOSENESS)
+    best = found.judge.best if found.judge is not None else None
+    if best is None:
+        return Alone(np.nan)
+    if np.isnan(found.high):
         # Not decided on the border, but a policy close to it tells what is enough.
-        high = enough(found.judge.best.d)
-        return high if high <= (1 + CLOSE) * found.low else found.high
-    return None if np.isinf(found.high) else found.high
+        high = enough(best.d)
+        return Alone(high, least, best, short) if high <= (1 + CLOSE) * found.low else Alone(np.nan)
+    return Alone(found.high, least, best, short)
+
+
+def _proof(refutation: Refutation) -> Proof:
+    return Proof(refutation.duals, refutation.V)
+
+
+def _inserted(duals: Sequence[Array], k: int, dual: Array, V: Array) -> Proof:
+    """The proof with a dual of constraint k among those of the others."""
+    return Proof([*duals[:k], dual, *duals[k:]], V)
 
 
 def least_relative(
@@ -140,13 +187,16 @@ def least_relative(
     return found.refutation, cheapest(ask, relax(found.high + tolerance / 2)) or found.judge
 
 
-def by_priority(ask: Ask, constraints: Sequence[Constraint], tolerance: float) -> Judge | None:
+def by_priority(
+    ask: Ask, constraints: Sequence[Constraint], tolerance: float
+) -> tuple[Judge | None, dict[int, float], dict[str, Proof]]:
     """Meet the constraints of the first priority as well as possible, then those of the next, and so on.
 
     What is known to be possible only to the tolerance leaves the next ones that much room.  Return the judge of a
-    policy that does it; None where it was not found.
+    policy that does it, None where it was not found; the amounts; and the proofs that less was not possible.
     """
     amounts: dict[int, float] = {}
+    proofs: dict[str, Proof] = {}
     judge: Judge | None = None
     for level in sorted({c.priority for c in constraints}):
         mine = [c for c in constraints if c.priority <= level]
@@ -168,11 +218,15 @@ def by_priority(ask: Ask, constraints: Sequence[Constraint], tolerance: float) -
             del amounts[level]
             found = least_amount(ask, relax, ease, enough, judge.refutation)
             if not np.isfinite(found.high):
-                return None
+                return None, amounts, proofs
             amounts[level], judge = found.high + tolerance, found.judge
+            of_mine = iter(found.refutation.duals)
+            duals = [next(of_mine) if c.priority <= level else c.idle() for c in constraints]
+            proofs[f"priority:{level}"] = Proof(duals, found.refutation.V)
         elif status is not Status.OPTIMAL:
-            return None
-    return cheapest(ask, [c.relaxed(amounts[c.priority], relative=True) for c in constraints]) or judge
+            return None, amounts, proofs
+    best = cheapest(ask, [c.relaxed(amounts[c.priority], relative=True) for c in constraints]) or judge
+    return best, amounts, proofs
 
 
 def cheapest(ask: Ask, constraints: Sequence[Constraint]) -> Judge | None:
@@ -182,29 +236,75 @@ def cheapest(ask: Ask, constraints: Sequence[Constraint]) -> Judge | None:
 
 
 def conflict(
-    ask: Ask, constraints: Sequence[Constraint], refutation: Refutation, needed: set[int]
-) -> tuple[list[Limit], bool]:
+    ask: Ask, constraints: Sequence[Constraint], refutation: Refutation, needed: Mapping[int, str], into: Explanation
+) -> None:
     """Reduce a proof's limits to some that cannot all be obeyed, while any one of them less could be.
 
-    Constraints that are ``needed`` are known to be part of every conflict.  Also say whether it was reduced to the end.
+    Constraints that are ``needed`` are part of every conflict: the witness named there obeys all others.
     """
     current = _support(constraints, refutation.duals)
-    if len(current) > MOST_LIMITS:
-        return current, False
+    proof = _proof(refutation)
     every = sum(c.upper.size if isinstance(c, Linear) else 1 for c in constraints)
-    if len(current) < every and ask(_only(constraints, current))[0] is not Status.INFEASIBLE:
-        return [], False  # the time is over, or small multipliers matter
-    sure = True
+    if len(current) < every:
+        status, judge = ask(_only(constraints, current))
+        if status is not Status.INFEASIBLE or judge.refutation is None:
+            return  # the time is over, or small multipliers matter
+        proof = _whole(constraints, current, judge.refutation)
+    into.conflict, into.proofs["conflict"] = current, proof
+    if len(current) > MOST_LIMITS:
+        return
+    sure, witnesses = True, {}
     for limit in list(current):
         mine = constraints[limit[0]]
         if limit[0] in needed and not (isinstance(mine, Linear) and mine.upper.size > 1):
+            witnesses[limit] = needed[limit[0]]
             continue
-        rest = [other for other in current if other != limit]
-        status = ask(_only(constraints, rest))[0] if rest else Status.OPTIMAL
-        if status is Status.INFEASIBLE:
-            current = rest
-        sure = sure and status in (Status.INFEASIBLE, Status.OPTIMAL)
-    return current, sure
+        rest = [other for other in into.conflict if other != limit]
+        status, judge = ask(_only(constraints, rest))
+        if status is Status.INFEASIBLE and judge.refutation is not None:
+            into.conflict, into.proofs["conflict"] = rest, _whole(constraints, rest, judge.refutation)
+        elif status is Status.OPTIMAL and judge.best is not None:
+            name = f"without:{len(witnesses)}"
+            witnesses[limit], into.witnesses[name] = name, judge.best
+        else:
+            sure = False
+    if sure:
+        # A witness against more limits than are left still obeys those that are.
+        into.irreducible, into.without = True, [witnesses[limit] for limit in into.conflict]
+
+
+def impossible(ask: Ask, constraints: Sequence[Constraint], into: Explanation) -> None:
+    """Note the constraints that no policy obeys even by themselves."""
+    blamed = {k for k, _ in into.conflict}
+    if not blamed or len(constraints) > MOST_LIMITS:
+        return
+    for k, mine in enumerate(constraints):
+        if k in blamed and len(blamed) > 1:
+            continue  # several constraints conflict only because each could be obeyed by itself
+        status, judge = ask([mine])
+        found = judge.refutation
+        if status is not Status.INFEASIBLE or found is None:
+            continue
+        ease = mine.ease(found.duals[0])
+        into.proofs[f"impossible:{len(into.impossible)}"] = _whole(constraints, [(k, None)], found)
+        into.impossible.append((k, None))
+        into.beyond.append(found.margin / ease * (1 - CLOSENESS) if ease > 0 else np.nan)
+
+
+def _whole(constraints: Sequence[Constraint], limits: Sequence[Limit], found: Refutation) -> Proof:
+    """A proof from some limits alone as one of all constraints: the others' duals are idle."""
+    duals, of_some = [], iter(found.duals)
+    for k, constraint in enumerate(constraints):
+        rows = [row for j, row in limits if j == k]
+        dual = constraint.idle()
+        if rows:
+            mine = next(of_some)
+            if mine.size == dual.size:
+                dual = mine
+            else:
+                dual[sorted(row for row in rows if row is not None)] = mine
+        duals.append(dual)
+    return Proof(duals, found.V)
 
 
 def named(constraints: Sequence[Constraint], limits: Sequence[Limit]) -> list[str]:
@@ -258,16 +358,26 @@ def explain(
     refutation: Refutation,
     violations: Mapping[str, float],
     tolerance: float,
-) -> tuple[dict[str, Relaxation], list[str], bool]:
-    """Say what each constraint would have to become, and which limits conflict; also whether that is irreducible."""
-    amounts = [alone(ask, constraints, k, refutation, tolerance) for k in range(len(constraints))]
-    needed = {k for k, amount in enumerate(amounts) if amount is not None and np.isfinite(amount)}
-    limits, reduced = conflict(ask, constraints, refutation, needed)
-    blamed = {k for k, _ in limits}
-    relax = {}
-    for k, (constraint, amount) in enumerate(zip(constraints, amounts, strict=True)):
-        words = constraint.said(amount) if amount is not None and np.isfinite(amount) else ""
-        relax[constraint.name] = Relaxation(
-            violations[constraint.name], amount, words, bool(blamed) and k not in blamed
+) -> Explanation:
+    """Say what each constraint would have to become, which limits conflict, and which are impossible by themselves."""
+    out, needed = Explanation(), {}
+    found = [alone(ask, constraints, k, refutation, tolerance) for k in range(len(constraints))]
+    for k, each in enumerate(found):
+        if each.short is not None:
+            out.proofs[f"short:{k}"] = each.short
+        if each.enough is not None:
+            needed[k] = f"enough:{k}"
+            out.witnesses[needed[k]] = each.enough
+    conflict(ask, constraints, refutation, needed, out)
+    impossible(ask, constraints, out)
+    blamed = {k for k, _ in out.conflict}
+    for k, (constraint, each) in enumerate(zip(constraints, found, strict=True)):
+        known = each.amount is not None and np.isfinite(each.amount)
+        out.relax[constraint.name] = Relaxation(
+            violations[constraint.name],
+            each.amount,
+            each.least,
+            constraint.said(each.amount) if known and each.amount is not None else None,
+            bool(blamed) and k not in blamed,
         )
-    return relax, named(constraints, limits), reduced
+    return out

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -27,6 +29,11 @@ Indices = npt.NDArray[np.int64]
 
 SUM_TOLERANCE = 1e-6
 """How far probabilities may be from summing to one (float32 input rounds that far); they are then made exact."""
+EXACT = 2 * float(np.finfo(np.float64).eps)
+"""Probabilities that sum to one to this much an entry are left as they are.  What was divided by its sum does, so that
+copies of a model are the same to the last bit."""
+LARGEST = 1e150
+"""The largest cost: the squares of larger ones overflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +132,7 @@ class MDP:
         Parameters
         ----------
         state, action : array of int of shape (L,)
-            State and action of each pair, in any order.
+            State and action of each pair, sorted by state, then by action.  :meth:`order` sorts others.
         transitions : array or sparse matrix of shape (L, S)
             Distribution of the next state after each pair.
         costs : mapping of str to array
@@ -152,12 +159,9 @@ class MDP:
         state_index = _indices("state", state, num_pairs, num_states)
         limit = None if actions is None else len(read_names("actions", actions, 0))
         action_index = _indices("action", action, num_pairs, limit)
-        order: Any = slice(None)
-        if not np.all((np.diff(state_index) > 0) | ((np.diff(state_index) == 0) & (np.diff(action_index) >= 0))):
-            order = np.lexsort((action_index, state_index))
         pair_costs = {}
         for name, cost in _mapping(costs).items():
-            vector = _floats(f"cost {name!r}", cost)
+            vector = floats(f"cost {name!r}", cost)
             if vector.shape == (num_states,) and num_states != num_pairs:
                 vector = vector[state_index]
             if vector.shape != (num_pairs,):
@@ -165,11 +169,43 @@ class MDP:
                     f"cost {name!r} has shape {vector.shape}; give one entry for each of the {num_pairs} pairs "
                     f"or for each of the {num_states} states"
                 )
-            pair_costs[name] = vector[order]
-        matrix = matrix if isinstance(order, slice) else matrix[order]
+            pair_costs[name] = vector
         mdp = object.__new__(cls)
-        mdp._fill(state_index[order], action_index[order], matrix, pair_costs, discount, initial, states, actions)
+        mdp._fill(state_index, action_index, matrix, pair_costs, discount, initial, states, actions)
         return mdp
+
+    @staticmethod
+    def order(state: npt.ArrayLike, action: npt.ArrayLike) -> Indices:
+        """Return the order in which pairs are sorted by state, then by action, as :meth:`from_pairs` takes them.
+
+        Vectors over pairs, in costs, constraints and policies, are read in the model's order.  So index all that has
+        one entry or one row for each pair with it, now and later.
+
+        Parameters
+        ----------
+        state, action : array of int of shape (L,)
+            State and action of each pair.
+
+        Returns
+        -------
+        ndarray of int of shape (L,)
+            The number of the pair that comes first, of the one that comes second, and so on.
+
+        Examples
+        --------
+        >>> import cvxmdp as cm, numpy as np
+        >>> state, action = np.array([1, 0, 0]), np.array([0, 1, 0])
+        >>> transitions, time = np.array([[0, 1], [0, 1], [1, 0]]), np.array([0.0, 2.0, 1.0])
+        >>> order = cm.MDP.order(state, action)
+        >>> order
+        array([2, 1, 0])
+        >>> mdp = cm.MDP.from_pairs(state[order], action[order], transitions[order], {"time": time[order]}, 0.9)
+        >>> mdp.costs["time"]
+        array([1., 2., 0.])
+        """
+        length = np.size(state)
+        why = f"state has {length} entries"
+        return np.lexsort((_whole("action", action, length, why), _whole("state", state, length, why)))
 
     def _fill(
         self,
@@ -186,29 +222,24 @@ class MDP:
         num_states = transitions.shape[1]
         states = read_names("states", states, num_states)
         actions = read_names("actions", actions, int(action.max()) + 1 if action.size else 0)
-
-        def pair(i: int) -> str:
-            return f"state {states[state[i]]}, action {actions[action[i]]}"
-
-        _check_pairs(state, action, num_states, states, pair)
-        transitions = _checked_probabilities(transitions, states, pair)
-        for name, cost in costs.items():
-            if not np.all(np.isfinite(cost)):
-                i = int(np.flatnonzero(~np.isfinite(cost))[0])
-                raise ValueError(
-                    f"cost {name!r} is {cost[i]} in {pair(i)}; costs must be finite. To forbid a pair, leave it "
-                    "out with MDP.from_pairs"
-                )
         set_ = object.__setattr__
         set_(self, "state", _frozen(state))
         set_(self, "action", _frozen(action))
+        set_(self, "states", states)
+        set_(self, "actions", actions)
+        _check_pairs(state, action, num_states, states, self._pair)
+        transitions = _checked_probabilities(transitions, states, self._pair)
+        for name, cost in costs.items():
+            _check_cost(f"cost {name!r}", cost, self._pair)
         set_(self, "transitions", _frozen(transitions))
         set_(self, "costs", MappingProxyType({name: _frozen(cost) for name, cost in costs.items()}))
         set_(self, "discount", _check_discount(discount))
         set_(self, "initial", _frozen(_check_initial(initial, num_states, states)))
-        set_(self, "states", states)
-        set_(self, "actions", actions)
         set_(self, "_dynamics", {})
+
+    def _pair(self, i: int) -> str:
+        """Return a pair by its names."""
+        return f"state {self.states[int(self.state[i])]}, action {self.actions[int(self.action[i])]}"
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"an MDP is immutable; build a new one to change {name!r}")
@@ -261,13 +292,12 @@ class MDP:
             if cost not in self.costs:
                 raise ValueError(f"there is no cost {cost!r}; this model has {', '.join(map(repr, self.costs))}")
             return self.costs[cost]
-        vector = _floats(what, cost)
+        vector = floats(what, cost)
         if vector.shape != (self.num_pairs,):
             raise ValueError(
                 f"{what} has shape {vector.shape}; give a name or one entry for each of the {self.num_pairs} pairs"
             )
-        if not np.all(np.isfinite(vector)):
-            raise ValueError(f"{what} has entries that are not finite")
+        _check_cost(what, vector, self._pair)
         return vector
 
     def dynamics(self, evaluation: str = "auto") -> Dynamics:
@@ -333,7 +363,7 @@ class MDP:
         ...     cm.load(path)
         MDP(9 states, 36 pairs, costs: time, collision, discount 0.99)
         """
-        from cvxmdp.io.npz import save_mdp
+        from cvxmdp.io.model import save_mdp
 
         save_mdp(self, path)
 
@@ -354,13 +384,31 @@ def _fixed(array: Any) -> bool:
     return True
 
 
-def _floats(what: str, values: npt.ArrayLike) -> Array:
+def floats(what: str, values: npt.ArrayLike) -> Array:
+    """Read an array of real numbers: a copy, or the array itself where nobody can change it."""
     if isinstance(values, np.ndarray) and values.dtype == np.float64 and _fixed(values):
         return values
     try:
-        return np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
+        given = np.asarray(values)
+    except (TypeError, ValueError):  # rows of different lengths
         raise ValueError(f"{what} is not an array of numbers; it is {type(values).__name__}") from None
+    check_real(what, given)
+    try:
+        return np.array(given, dtype=np.float64)
+    except OverflowError:
+        raise ValueError(f"{what} holds a whole number that is too large for a float") from None
+
+
+def check_real(what: str, array: Any) -> None:
+    """Refuse an array, dense or sparse, whose entries are not real numbers."""
+    kind = array.dtype.kind
+    if kind in "biuf":
+        return
+    if kind == "c":
+        raise ValueError(f"{what} holds complex numbers; give real ones, such as array.real where the rest is rounding")
+    for entry in np.ravel(array.data if sp.issparse(array) else array).tolist():
+        if kind != "O" or not isinstance(entry, (Real, Decimal)):
+            raise ValueError(f"{what} holds {entry!r}, a {type(entry).__name__}; give an array of numbers")
 
 
 def _mapping(costs: Mapping[str, npt.ArrayLike]) -> Mapping[str, npt.ArrayLike]:
@@ -375,6 +423,7 @@ def _mapping(costs: Mapping[str, npt.ArrayLike]) -> Mapping[str, npt.ArrayLike]:
 def _matrix(what: str, matrix: Any) -> Any:
     """Return an L x S ndarray or CSR array of float64 that nobody else can change."""
     if sp.issparse(matrix):
+        check_real(what, matrix)
         kept = matrix.format == "csr" and all(map(_fixed, (matrix.data, matrix.indices, matrix.indptr)))
         result = sp.csr_array(matrix, dtype=np.float64, copy=not (kept and matrix.has_canonical_format))
         try:
@@ -386,7 +435,7 @@ def _matrix(what: str, matrix: Any) -> Any:
             result.indices = result.indices.astype(np.int32, copy=False)
             result.indptr = result.indptr.astype(np.int32, copy=False)
     else:
-        result = _floats(what, matrix)
+        result = floats(what, matrix)
     if len(result.shape) != 2 or 0 in result.shape:
         raise ValueError(f"{what} has shape {result.shape}; give one row for each pair and one column for each state")
     return result
@@ -403,12 +452,13 @@ def _stack(transitions: Any) -> tuple[Any, Any, int, int]:
                 raise ValueError(
                     f"transitions of action {a} have shape {block.shape}; every action needs the same S x S shape"
                 )
+            check_real("transitions", block)
         num_states, num_actions = shape[0], len(blocks)
         order = np.arange(num_actions * num_states).reshape(num_actions, num_states).T.ravel()
         return blocks, _matrix("transitions", sp.vstack(blocks, format="csr"))[order], num_states, num_actions
     if isinstance(blocks, list) and any(sp.issparse(block) for block in blocks):
         raise ValueError("transitions mixes sparse and dense matrices; make them all of one kind")
-    cube = _floats("transitions", transitions)
+    cube = floats("transitions", transitions)
     if cube.ndim != 3 or cube.shape[1] != cube.shape[2] or 0 in cube.shape:
         raise ValueError(
             f"transitions has shape {cube.shape}; give (A, S, S), that is one S x S matrix for each action, or use "
@@ -420,13 +470,13 @@ def _stack(transitions: Any) -> tuple[Any, Any, int, int]:
 
 
 def _cost_from_table(name: str, cost: npt.ArrayLike, transitions: Any, num_states: int, num_actions: int) -> Array:
-    table = _floats(f"cost {name!r}", cost)
+    table = floats(f"cost {name!r}", cost)
     if table.shape == (num_states,):
         return np.repeat(table, num_actions)
     if table.shape == (num_states, num_actions):
         return table.ravel()
     if table.shape == (num_actions, num_states, num_states):
-        with np.errstate(invalid="ignore"):  # an infinite cost is refused later, with its pair
+        with np.errstate(invalid="ignore", over="ignore"):  # an infinite cost is refused later, with its pair
             expected = [np.asarray((p * table[a]).sum(axis=1)).ravel() for a, p in enumerate(map(_plain, transitions))]
         return np.stack(expected, axis=1).ravel()
     raise ValueError(
@@ -440,11 +490,7 @@ def _plain(matrix: Any) -> Any:
 
 
 def _indices(what: str, values: npt.ArrayLike, length: int, limit: int | None) -> Indices:
-    array = np.asarray(values)
-    if array.shape != (length,):
-        raise ValueError(f"{what} has shape {array.shape}; transitions has {length} rows, so give {length} entries")
-    if not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"{what} must hold whole numbers, not {array.dtype}; pass names through {what}s=")
+    array = _whole(what, values, length, f"transitions has {length} rows")
     if limit is None and array.max() >= max(1000, 10 * length):
         raise ValueError(f"{what} holds {int(array.max())}; number the actions from 0, or name them through {what}s=")
     if array.min() < 0 or (limit is not None and array.max() >= limit):
@@ -454,6 +500,15 @@ def _indices(what: str, values: npt.ArrayLike, length: int, limit: int | None) -
     return array.astype(np.int64)
 
 
+def _whole(what: str, values: npt.ArrayLike, length: int, why: str) -> npt.NDArray[Any]:
+    array = np.asarray(values)
+    if array.shape != (length,):
+        raise ValueError(f"{what} has shape {array.shape}; {why}, so give a vector of {length} entries")
+    if not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"{what} must hold whole numbers, not {array.dtype}; pass names through {what}s=")
+    return array
+
+
 def _check_pairs(state: Indices, action: Indices, num_states: int, states: Sequence[str], pair: Any) -> None:
     missing = np.flatnonzero(np.bincount(state, minlength=num_states) == 0)
     if missing.size:
@@ -461,13 +516,34 @@ def _check_pairs(state: Indices, action: Indices, num_states: int, states: Seque
             f"state {states[missing[0]]} has no action ({missing.size} such states in all); every state needs one. "
             "For a state that ends the process, add an action that returns to it"
         )
-    same = np.flatnonzero((np.diff(state) == 0) & (np.diff(action) == 0))
+    further, next_action = np.diff(state), np.diff(action)
+    unsorted = np.flatnonzero((further < 0) | ((further == 0) & (next_action < 0)))
+    if unsorted.size:
+        i = int(unsorted[0])
+        raise ValueError(
+            f"{pair(i + 1)} (pair {i + 1}) comes after {pair(i)}, but pairs must be sorted by state, then by action; "
+            "take order = MDP.order(state, action) and index state, action, the rows of transitions and every vector "
+            "over pairs with it"
+        )
+    same = np.flatnonzero((further == 0) & (next_action == 0))
     if same.size:
         raise ValueError(f"{pair(int(same[0]))} is given twice; merge the two rows into one")
 
 
+def _check_cost(what: str, cost: Array, pair: Any) -> None:
+    bad = np.flatnonzero(~(np.abs(cost) <= LARGEST))
+    if not bad.size:
+        return
+    i = int(bad[0])
+    if np.isfinite(cost[i]):
+        raise ValueError(f"{what} is {cost[i]:g} in {pair(i)}; costs beyond {LARGEST:g} overflow: choose a larger unit")
+    raise ValueError(
+        f"{what} is {cost[i]} in {pair(i)}; costs must be finite. To forbid a pair, leave it out with MDP.from_pairs"
+    )
+
+
 def _checked_probabilities(transitions: Any, states: Sequence[str], pair: Any) -> Any:
-    """Return the transitions with rows that sum to one exactly."""
+    """Return the transitions with rows that sum to one, but for rounding."""
     entries = transitions.data if sp.issparse(transitions) else transitions
     if not np.all(np.isfinite(entries)) or (entries.size and entries.min() < 0):
         table = sp.coo_array(transitions)
@@ -484,10 +560,13 @@ def _checked_probabilities(transitions: Any, states: Sequence[str], pair: Any) -
             f"the probabilities from {pair(worst)} sum to {sums[worst]:.10g}, not 1; divide the row by its sum, or add "
             "the missing mass to the state where the process ends"
         )
-    if np.max(np.abs(sums - 1)) <= 1e-15 * transitions.shape[1] ** 0.5:
-        return transitions  # exact already: dividing again would change the last bit on every copy
-    if sp.issparse(transitions):
-        exact = transitions.data / np.repeat(sums, np.diff(transitions.indptr))
+    sparse = sp.issparse(transitions)
+    entries_a_row = np.diff(transitions.indptr) if sparse else np.count_nonzero(transitions, axis=1)
+    sums[np.abs(sums - 1) <= EXACT * entries_a_row] = 1.0
+    if np.all(sums == 1.0):
+        return transitions
+    if sparse:
+        exact = transitions.data / np.repeat(sums, entries_a_row)
         return sp.csr_array((exact, transitions.indices, transitions.indptr), shape=transitions.shape)
     return transitions / sums[:, None]
 
@@ -505,12 +584,13 @@ def _check_discount(discount: float) -> float:
 def _check_initial(initial: npt.ArrayLike | None, num_states: int, states: Sequence[str]) -> Array:
     if initial is None:
         return np.full(num_states, 1 / num_states)
-    rho = _floats("initial", initial)
+    rho = floats("initial", initial)
     if rho.shape != (num_states,):
         raise ValueError(f"initial has shape {rho.shape}; give one probability for each of the {num_states} states")
     bad = np.flatnonzero(~(rho >= 0) | ~np.isfinite(rho))
     if bad.size:
         raise ValueError(f"initial gives state {states[bad[0]]} the probability {rho[bad[0]]}; it must be at least 0")
-    if abs(rho.sum() - 1) > SUM_TOLERANCE:
-        raise ValueError(f"initial sums to {rho.sum():.10g}, not 1; divide it by its sum")
-    return np.asarray(rho / rho.sum())
+    total = float(rho.sum())
+    if abs(total - 1) > SUM_TOLERANCE:
+        raise ValueError(f"initial sums to {total:.10g}, not 1; divide it by its sum")
+    return rho if abs(total - 1) <= EXACT * np.count_nonzero(rho) else np.asarray(rho / total)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from typing import Any, overload
 
 
@@ -59,10 +61,38 @@ def read_names(what: str, names: Sequence[str] | None, count: int) -> Sequence[s
         return names
     if not isinstance(names, Iterable):
         raise ValueError(f"{what} must be a list of names, not {names!r}")
-    result = tuple(map(str, names))
+    result = tuple(name if type(name) is str else _read(what, name) for name in names)
     if len(result) < count or (what == "states" and len(result) != count):
         raise ValueError(f"{what} has {len(result)} names; the model has {count} {what}")
     if len(set(result)) != len(result):
-        twice = next(name for name in result if result.count(name) > 1)
+        twice = Counter(result).most_common(1)[0][0]
         raise ValueError(f"{what} holds the name {twice!r} twice; names must differ")
     return result
+
+
+def _read(what: str, name: Any) -> str:
+    if isinstance(name, bool) or not isinstance(name, (str, Integral)):
+        raise ValueError(f"{what} holds {name!r}, a {type(name).__name__}; names are strings or whole numbers")
+    return str(name)
+
+
+def printable(text: str) -> str:
+    r"""Return a text with all that is not shown as a character, such as commands to a terminal, as escapes.
+
+    Examples
+    --------
+    >>> printable("café"), printable("a\x1b[2J\nb")
+    ('café', 'a\\x1b[2J\\nb')
+    """
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def spreadsheet_safe(text: str) -> str:
+    """Return a printable text that no spreadsheet takes for a formula: an apostrophe is put before one.
+
+    Examples
+    --------
+    >>> spreadsheet_safe("=1+1"), spreadsheet_safe("left")
+    ("'=1+1", 'left')
+    """
+    return f"'{printable(text)}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else printable(text)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from cvxmdp.mdp import SUM_TOLERANCE, floats
 
 if TYPE_CHECKING:
     from cvxmdp.mdp import MDP, Array, Indices
@@ -41,6 +44,9 @@ class Policy:
     states: Sequence[str]
     actions: Sequence[str]
 
+    def __post_init__(self) -> None:
+        self.probabilities.flags.writeable = False  # they are part of solutions and of constraints
+
     def __repr__(self) -> str:
         random = len({int(s) for s in self.state[(self.probabilities > 0) & (self.probabilities < 1)]})
         return f"Policy({len(self.states)} states, {random} of them randomized)"
@@ -51,6 +57,8 @@ class Policy:
             if state not in self.states:
                 raise ValueError(f"there is no state named {state!r}")
             state = self.states.index(state)
+        if isinstance(state, bool) or not isinstance(state, Integral):
+            raise ValueError(f"state is {state!r}; give the name of a state, or its whole number")
         if not 0 <= state < len(self.states):
             raise ValueError(f"state {state} is not between 0 and {len(self.states) - 1}")
         first, last = np.searchsorted(self.state, [state, state + 1])
@@ -78,12 +86,20 @@ def as_policy(mdp: MDP, policy: Any) -> Policy:
         given = np.asarray(policy, dtype=object)
     one_each = given.shape == (mdp.num_states,) and np.issubdtype(given.dtype, np.integer)
     # Ones over pairs of a model with one action a state are probabilities.
-    if one_each and (mdp.num_pairs > mdp.num_states or np.array_equal(given, mdp.action)):
+    if one_each and (mdp.num_pairs > mdp.num_states or not np.all(given == 1)):
         pi = (mdp.action == given[mdp.state]).astype(np.float64)
+        missing = np.flatnonzero(np.bincount(mdp.state, weights=pi, minlength=mdp.num_states) == 0)
+        if missing.size:
+            raise _not_offered(mdp, int(missing[0]), int(given[missing[0]]))
     elif given.shape == (mdp.num_pairs,):
-        pi = given.astype(np.float64)
+        pi = floats("the policy", given)
     elif given.shape == (mdp.num_states, len(mdp.actions)):
-        pi = given.astype(np.float64)[mdp.state, mdp.action]
+        table = floats("the policy", given)
+        pi = table[mdp.state, mdp.action]
+        elsewhere = table != 0
+        elsewhere[mdp.state, mdp.action] = False
+        if np.any(elsewhere):
+            raise _not_offered(mdp, *(int(axis[0]) for axis in np.nonzero(elsewhere)))
     else:
         raise ValueError(
             f"the policy has shape {given.shape}; give probabilities over the {mdp.num_pairs} pairs, a table "
@@ -97,12 +113,21 @@ def as_policy(mdp: MDP, policy: Any) -> Policy:
         )
     sums = np.bincount(mdp.state, weights=pi, minlength=mdp.num_states)
     worst = int(np.argmax(np.abs(sums - 1)))
-    if abs(sums[worst] - 1) > 1e-6:
+    if abs(sums[worst] - 1) > SUM_TOLERANCE:
         raise ValueError(
             f"the policy's probabilities in state {mdp.states[worst]} sum to {sums[worst]:.10g}, not 1; "
-            "is an action chosen that the state does not offer?"
+            + ("divide them by their sum" if sums[worst] > 0 else "give one of its actions a probability above 0")
         )
     return Policy(pi / sums[mdp.state], mdp.state, mdp.action, mdp.states, mdp.actions)
+
+
+def _not_offered(mdp: MDP, state: int, action: int) -> ValueError:
+    name = mdp.actions[action] if 0 <= action < len(mdp.actions) else str(action)
+    offered = ", ".join(mdp.actions[a] for a in mdp.action[mdp.state == state])
+    return ValueError(
+        f"the policy takes action {name} in state {mdp.states[state]}, which the state does not offer; it offers "
+        f"{offered}"
+    )
 
 
 def policy_from_occupancy(mdp: MDP, d: Array, visits: Array, fallback: Indices) -> Policy:

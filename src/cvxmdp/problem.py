@@ -8,16 +8,22 @@ from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
+from cvxmdp import interrupts
 from cvxmdp.blocks import Constraint, Term
 from cvxmdp.constraints.combine import bind
 from cvxmdp.engines.choose import Engine, choose_engines
 from cvxmdp.mdp import MDP, Array
 from cvxmdp.memory import keep_freed
 from cvxmdp.objectives.base import read_objective
-from cvxmdp.solution import COMPROMISES, Solution
+from cvxmdp.solution import COMPROMISES, Asked, Solution
 from cvxmdp.solve import Solve
 from cvxmdp.status import Progress
 from cvxmdp.threads import few_threads
+
+FOREVER = 1e9
+"""Seconds, thirty years: a longer time limit is none."""
 
 
 class Problem:
@@ -48,7 +54,9 @@ class Problem:
         self.mdp = mdp
         self.cost: Array
         self.terms: list[Term]
-        self.cost, self.terms, self.objective = read_objective(mdp, minimize)
+        self.cost, self.terms, self.cost_names = read_objective(mdp, minimize)
+        names = ["cost" if name is None else name for name in self.cost_names]
+        self.objective = " + ".join([*names, *(term.name for term in self.terms)])
         self.constraints: list[Constraint] = bind(subject_to, mdp, self.terms)
 
     def __repr__(self) -> str:
@@ -83,7 +91,8 @@ class Problem:
         warm_start : Solution, optional
             An earlier solution of the same or a similar problem.
         callback : callable, optional
-            Called with a :class:`cvxmdp.status.Progress`; returning true stops the solve.
+            Called with a :class:`cvxmdp.status.Progress`; returning true stops the solve.  What it raises ends the
+            solve without a solution.
         verbose : bool
             Show progress in the terminal.
         when_infeasible : {"nearest", "relative", "priority"}
@@ -103,26 +112,37 @@ class Problem:
             raise ValueError(f"tolerance is {tolerance}; it must lie between 0 and 1 (1e-6 is the default)")
         if time_limit is not None and not (isinstance(time_limit, Real) and time_limit > 0):
             raise ValueError(f"time_limit is {time_limit}; it must be a positive number of seconds")
+        if time_limit is not None and time_limit > FOREVER:
+            time_limit = None
         if max_iterations is not None and not (isinstance(max_iterations, Integral) and max_iterations >= 1):
             raise ValueError(f"max_iterations is {max_iterations}; give a whole number, at least one")
         if warm_start is not None and not isinstance(warm_start, Solution):
             raise ValueError(f"warm_start must be a Solution, not a {type(warm_start).__name__}")
         if warm_start is not None and warm_start.occupancy.shape != (self.mdp.num_pairs,):
             raise ValueError(f"warm_start has {warm_start.occupancy.size} pairs; the model has {self.mdp.num_pairs}")
+        if warm_start is not None and not np.all(np.isfinite(warm_start.occupancy)):
+            raise ValueError("warm_start has an occupancy that is not finite; give a Solution as solve returned it")
         if callback is not None and not callable(callback):
             raise ValueError(f"callback must be a function of a Progress, not {callback!r}")
         if when_infeasible not in COMPROMISES:
             raise ValueError(f"when_infeasible is {when_infeasible!r}; it must be one of {', '.join(COMPROMISES)}")
         engines = choose_engines(method, self.constraints, self.terms, self.mdp)
-        shown: AbstractContextManager[Callable[[Progress], object] | None] = nullcontext(callback)
+        asked = None if callback is None else _answered(callback)
+        shown: AbstractContextManager[Callable[[Progress], object] | None] = nullcontext(asked)
         if verbose:
             from cvxmdp.report.console import live_progress
 
-            shown = live_progress(callback)
+            shown = live_progress(asked)
         keep_freed(self.mdp.num_pairs)
-        with shown as report, few_threads(self.mdp.num_states):
+        with interrupts.flagged(), shown as report, few_threads(self.mdp.num_states):
             solve = Solve(self, tolerance, time_limit, report, when_infeasible, explain)
             return solve(engines, max_iterations, warm_start)
+
+    def asked(self) -> Asked:
+        """Return what is asked for, as a solution keeps it."""
+        names = tuple(block.name for block in (*self.constraints, *self.terms))
+        mdp = self.mdp
+        return Asked(self.objective, self.cost_names, self.cost, self.constraints, self.terms, names, mdp.discount)
 
     def with_limits(self, constraints: Sequence[Constraint], cost: Array | None = None) -> Problem:
         """Return the problem with other constraints, bound to the model already, and another cost if one is given."""
@@ -131,3 +151,19 @@ class Problem:
         if cost is not None:
             other.cost, other.terms = cost, []
         return other
+
+
+def _answered(callback: Callable[[Progress], object]) -> Callable[[Progress], bool]:
+    """Read what a callback returns as yes or no."""
+
+    def ask(progress: Progress) -> bool:
+        answer = callback(progress)
+        try:
+            return bool(answer)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"callback returned a {type(answer).__name__} that is neither true nor false; return True to stop the "
+                "solve, else False or nothing"
+            ) from None
+
+    return ask

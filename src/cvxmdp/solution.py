@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cvxmdp.certificate import Certificate
+from cvxmdp.blocks import Constraint, Term
+from cvxmdp.certificate import Certificate, Evidence
 from cvxmdp.mdp import Array
 from cvxmdp.policy import Policy
 from cvxmdp.status import Progress, Status
@@ -52,17 +54,20 @@ class Relaxation:
     exceeded : float
         By how much the returned policy exceeds it, in its own units.
     amount : float or None
-        The least amount by which it alone would have to be relaxed, all others kept; None if that is never enough, NaN
+        If it alone is relaxed by this much, all others kept, some policy obeys; None if no amount is ever enough, NaN
         if it was not found out.
-    alone : str
-        The limit after that, in words: what it alone would have to become.
+    least : float
+        Proven: no amount below this is enough.
+    alone : str or None
+        The limit after that, in words: what it alone would have to become.  None where there is no such amount.
     innocent : bool
         Whether the conflict is there without it.
     """
 
     exceeded: float
     amount: float | None
-    alone: str
+    least: float
+    alone: str | None
     innocent: bool
 
 
@@ -78,8 +83,8 @@ class Infeasibility:
     margin : float
         Positive: proven distance, along the proof's normal vector, between what policies can do and what is allowed.
     distance : tuple of float
-        Proven lower bound on the Euclidean distance of any occupancy to the constraints, and the policy's own; infinite
-        for other compromises.
+        Proven lower bound on the Euclidean distance of any occupancy to the constraints, and the policy's own, which is
+        infinite for other compromises.
     relax : dict of str to Relaxation
         For each constraint, by how much the returned policy exceeds it, and what it alone would have to become.
     policy : Policy
@@ -96,6 +101,9 @@ class Infeasibility:
         Limits that cannot all be obeyed, by name.  All others are innocent of it.
     irreducible : bool
         Whether leaving out any one limit of the conflict would end it.
+    impossible : dict of str to float
+        Limits that no policy obeys even by themselves, and by how much every policy exceeds each (in its own units, and
+        at least; NaN where that has no unit of its own).
     """
 
     displacement: Array
@@ -108,6 +116,45 @@ class Infeasibility:
     cheapest: float
     conflict: tuple[str, ...]
     irreducible: bool
+    impossible: Mapping[str, float]
+
+    def __repr__(self) -> str:
+        return f"Infeasibility(margin {self.margin:.3g}, conflict: {', '.join(self.conflict) or 'not found out'})"
+
+    @property
+    def near(self) -> tuple[float, float] | None:
+        """The policy's distance and the least one, where the policy was chosen by distance."""
+        low, high = self.distance
+        return (high, low) if self.compromise == "nearest" and math.isfinite(high) else None
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What was asked for.
+
+    Attributes
+    ----------
+    objective : str
+        What was minimized, in words.
+    costs : tuple of str or None
+        The costs in it by name; None for one given as a vector.
+    cost : ndarray over pairs
+        Their sum.
+    limits, terms : sequence of Constraint and of Term
+        As bound to the model.  None in place of a user's own, which a file does not hold.
+    names : tuple of str
+        Of the limits, then of the terms.
+    discount : float
+        Of the model.
+    """
+
+    objective: str
+    costs: tuple[str | None, ...]
+    cost: Array
+    limits: Sequence[Constraint | None]
+    terms: Sequence[Term | None]
+    names: tuple[str, ...]
+    discount: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,21 +167,32 @@ class Solution:
         How the solve ended; its value is a sentence.
     value, bound, gap : float
         True cost of the policy (normalized), the proven lower bound on the optimum, and their relative difference
-        ``(value - bound) / |c|'d``, where convex terms add their size to ``|c|'d``; 0 if rounding may explain it.
+        ``(value - bound) / |c|'d``, where convex terms add their size to ``|c|'d``.  What rounding may hide is added to
+        the gap.  It is 0 where the value is below the bound, as that of a policy may be that exceeds a limit by what the
+        tolerance allows; infinite where the policy exceeds a limit by more.  For INFEASIBLE no policy obeys: the bound
+        is infinite, and there is no gap (NaN).
     policy : Policy
         Evaluated again by a linear solve: all numbers here are this policy's own.
     occupancy, visits : ndarray
         Frequency of each pair, and of each state.
-    costs, violations : dict of str to float
-        By name.  A violation is in the units of its constraint.
+    costs : dict of str to float
+        By name.
+    levels, violations : dict
+        By constraint, in its own units: what it limits, as the policy does it (an expected cost, a distance, an entropy, a
+        worst case; an array where there are several rows), and by how much that exceeds the limit.
     prices : dict of str to float or ndarray
-        By constraint: the change of the optimum for each unit by which its limit is raised.
-    certificate : Certificate
-        ``certificate.check(problem)`` recomputes every claim.
+        By constraint: the change of the optimum for each unit by which its limit is raised, proven in this sense: with
+        the limit moved outwards by any amount t, the optimum is at least ``bound - |price| t``.  NaN unless OPTIMAL.
     infeasibility : Infeasibility or None
         For INFEASIBLE.
     stats : Stats
         How the answer was made.
+    tolerance : float
+        What was asked for, relatively.
+    asked : Asked
+        The objective and the limits.
+    evidence : Evidence
+        What proves all this.
     """
 
     status: Status
@@ -145,11 +203,19 @@ class Solution:
     occupancy: Array
     visits: Array
     costs: Mapping[str, float]
+    levels: Mapping[str, float | Array]
     violations: Mapping[str, float]
     prices: Mapping[str, float | Array]
-    certificate: Certificate
     infeasibility: Infeasibility | None
     stats: Stats
+    tolerance: float
+    asked: Asked
+    evidence: Evidence
+
+    @property
+    def certificate(self) -> Certificate:
+        """The evidence and its check: ``certificate.check(problem)`` recomputes or refuses everything said here."""
+        return Certificate(self)
 
     def __str__(self) -> str:
         from cvxmdp.report.text import describe
@@ -170,7 +236,7 @@ class Solution:
         ...     problem.solve().save(path)
         ...     cm.load_solution(path).certificate.check(problem)
         """
-        from cvxmdp.io.npz import save_solution
+        from cvxmdp.io.solution import save_solution
 
         save_solution(self, path)
 

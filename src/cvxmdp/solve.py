@@ -5,19 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cvxmdp.blocks import Constraint
-from cvxmdp.certificate import Certificate, relative_gap
+from cvxmdp.certificate import Evidence, Proof, Witness
 from cvxmdp.constraints.combine import Blocks, relative_ease
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.engines.choose import Engine, choose_engines
 from cvxmdp.engines.conic import Conic
 from cvxmdp.engines.judge import Candidate, Judge, Refutation
 from cvxmdp.engines.presolve import indicator, policy_iteration
-from cvxmdp.infeasible import by_priority, explain, least_relative
+from cvxmdp.engines.prover import EPS
+from cvxmdp.infeasible import CLOSENESS, Explanation, by_priority, explain, least_relative, named
 from cvxmdp.mdp import Array
 from cvxmdp.solution import UNFINISHED, Infeasibility, Relaxation, Solution, Stats
 from cvxmdp.status import Progress, Status
@@ -26,7 +27,6 @@ from cvxmdp.threads import one_blas_thread
 if TYPE_CHECKING:
     from cvxmdp.problem import Problem
 
-NO_DISTANCE = (np.inf, np.inf)
 PATIENCE = 200
 """Passes of an engine after which the next one tries."""
 
@@ -50,14 +50,16 @@ class Solve:
         self.seconds: dict[str, float] = {}
         self.sweeps = 0
         self.last: Progress | None = None
+        self.amounts: dict[int, float] = {}
+        self.proofs: dict[str, Proof] = {}
+        """What limits had to be relaxed by, for each priority, and why."""
 
     def __call__(self, engines: Sequence[Engine], max_iterations: int | None, warm_start: Solution | None) -> Solution:
         """Solve, make the best of it where no policy obeys, and state what is proven."""
         seek = "policy" if self.when_infeasible == "nearest" else "optimum"
         judge, status, sentence = self.run(self.problem, engines, seek, max_iterations, warm_start)
-        relax: dict[str, Relaxation] = {}
-        conflict: list[str] = []
-        reduced, compromise = False, "nearest" if self.when_infeasible == "nearest" else UNFINISHED
+        explanation = Explanation()
+        compromise = "nearest" if self.when_infeasible == "nearest" else UNFINISHED
         if status is Status.INFEASIBLE and judge.refutation is not None and not judge.stopped:
             started, self.last = time.perf_counter(), judge.history[-1]
             try:
@@ -66,21 +68,19 @@ class Solve:
                 if self.explained and judge.limit() is None:
                     started = time.perf_counter()
                     violations = self._violations(self._chosen(judge, status))
-                    relax, conflict, reduced = explain(
+                    explanation = explain(
                         self.ask, self.problem.constraints, judge.refutation, violations, self.tolerance
                     )
                     self.seconds["explanation"] = time.perf_counter() - started
             except KeyboardInterrupt:
                 sentence += "; interrupted"
-        chosen = self._chosen(judge, status)
+        chosen = judge.measured(self._chosen(judge, status))
         self.seconds["total"] = time.perf_counter() - self.started
         stats = Stats(sentence, judge.iterations, self.sweeps, self.seconds, tuple(judge.history))
-        infeasibility = None
         if status is Status.INFEASIBLE and judge.refutation is not None:
-            if not relax:
-                relax = {name: Relaxation(v, np.nan, "", False) for name, v in self._violations(chosen).items()}
-            infeasibility = self._infeasibility(judge, chosen, compromise, relax, conflict, reduced)
-        return self._solution(judge, status, chosen, stats, infeasibility)
+            return self._infeasible(judge, chosen, compromise, explanation, stats)
+        judge.best = chosen
+        return self._decided(judge, status, chosen, stats)
 
     def run(
         self,
@@ -120,6 +120,8 @@ class Solve:
                 judge.propose(indicator(dynamics, judge.unconstrained.pairs))
             if judge.bound is None:
                 judge.prove(judge.blocks.no_duals())
+        if status is Status.ITERATION_LIMIT and max_iterations is None:
+            status = Status.UNDECIDED  # nobody set a limit: the engines gave up
         if problem is self.problem:
             self.seconds |= {"presolve": presolved - started, engines[0].name: time.perf_counter() - presolved}
             if judge.refuted is not None:
@@ -150,7 +152,7 @@ class Solve:
         constraints = self.problem.constraints
         assert judge.refutation is not None
         if self.when_infeasible == "priority":
-            best = by_priority(self.ask, constraints, self.tolerance)
+            best, self.amounts, self.proofs = by_priority(self.ask, constraints, self.tolerance)
             if best is None or best.best is None:
                 return UNFINISHED
             judge.nearest = judge.candidate(best.best.d)
@@ -175,84 +177,87 @@ class Solve:
     def _violations(self, chosen: Candidate) -> dict[str, float]:
         return {c.name: c.violation(chosen.d) for c in self.problem.constraints}
 
-    def _infeasibility(
-        self,
-        judge: Judge,
-        chosen: Candidate,
-        compromise: str,
-        relax: dict[str, Relaxation],
-        conflict: list[str],
-        reduced: bool,
-    ) -> Infeasibility:
-        proof, constraints = judge.refutation, self.problem.constraints
+    def _infeasible(
+        self, judge: Judge, chosen: Candidate, compromise: str, found: Explanation, stats: Stats
+    ) -> Solution:
+        """State why no policy obeys, and what the compromise does."""
+        problem, proof = self.problem, judge.refutation
         assert proof is not None
-        distance, v, cheapest = NO_DISTANCE, np.zeros_like(chosen.d), -np.inf
+        constraints, violations = problem.constraints, self._violations(chosen)
+        proofs = {"margin": Proof(proof.duals, proof.V), **found.proofs}
+        length = float(np.linalg.norm(judge.blocks.stacked(proof.duals)))
+        # Where limits contradict each other, their normals cancel, and what rounding leaves of them counts.
+        length += EPS * (chosen.d.size + 10) * (length + judge.blocks.normals(proof.duals)[2])
+        low = proof.margin / length if length > 0 else np.inf
+        distance, v, cheapest, displacements = (low, np.inf), np.zeros_like(chosen.d), -np.inf, None
         if compromise == "nearest":
-            high = judge.blocks.distance(chosen.d)
-            distance = min(proof.distance, high), high  # equal but for rounding at the end
-            if judge.displacement is not None:
-                v, cheapest = np.sum(judge.displacement, axis=0), min(judge.least_nearest(), chosen.value)
-        least = _least(constraints, proof)
-        return Infeasibility(
-            v, proof.margin, distance, relax, chosen.policy, compromise, least, cheapest, tuple(conflict), reduced
-        )
+            displacements = chosen.d - judge.blocks.project(chosen.d)
+            high = float(np.linalg.norm(displacements)) * (1 + displacements.size * EPS)
+            distance, v = (min(low, high), high), np.sum(displacements, axis=0)
+            judge.displacement = displacements
+            if judge.moved is not None:
+                cheapest = min(judge.least_nearest(), chosen.value)
+                proofs["cheapest"] = Proof(judge.moved.duals, judge.moved.V)
+        if compromise == "priority":
+            proofs |= self.proofs
+        relax = found.relax or {
+            name: Relaxation(exceeded, np.nan, 0.0, None, False) for name, exceeded in violations.items()
+        }
+        names = named(constraints, found.impossible)
+        infeasibility = Infeasibility(
+            v, proof.margin, distance, relax, chosen.policy, compromise, _least(constraints, proof), cheapest,
+            tuple(named(constraints, found.conflict)), found.irreducible, dict(zip(names, found.beyond, strict=True)),
+        )  # fmt: skip
+        witnesses = {"policy": chosen, **found.witnesses}
+        evidence = Evidence(
+            {name: _witness(judge.measured(known)) for name, known in witnesses.items()}, proofs, displacements,
+            found.conflict, found.impossible, found.without, self.amounts if compromise == "priority" else {},
+        )  # fmt: skip
+        prices = {c.name: np.full_like(c.price(c.idle()), np.nan) for c in constraints}
+        return self._solution(Status.INFEASIBLE, chosen, np.inf, np.nan, prices, infeasibility, stats, evidence)
+
+    def _decided(self, judge: Judge, status: Status, chosen: Candidate, stats: Stats) -> Solution:
+        """State what the best policy costs and what no policy can undercut."""
+        bound = judge.bound
+        assert bound is not None
+        optimal = status is Status.OPTIMAL
+        prices = {
+            c.name: c.price(dual if optimal else c.idle()) + (0.0 if optimal else np.nan)
+            for c, dual in zip(self.problem.constraints, bound.duals, strict=False)
+        }
+        evidence = Evidence({"policy": _witness(chosen)}, {"bound": Proof(bound.duals, bound.V)})
+        return self._solution(status, chosen, bound.value, judge.gap, prices, None, stats, evidence)
 
     def _solution(
-        self, judge: Judge, status: Status, chosen: Candidate, stats: Stats, infeasibility: Infeasibility | None
+        self,
+        status: Status,
+        chosen: Candidate,
+        bound: float,
+        gap: float,
+        prices: dict[str, float | Array],
+        infeasibility: Infeasibility | None,
+        stats: Stats,
+        evidence: Evidence,
     ) -> Solution:
-        assert judge.bound is not None
-        problem = self.problem
-        certificate = self._certificate(judge, status, chosen, infeasibility)
-        gap = relative_gap(chosen.value - judge.bound.value, chosen.scale, judge.bound.rounding)
-        prices = {c.name: c.price(dual) + 0.0 for c, dual in zip(problem.constraints, judge.bound.duals, strict=False)}
-        visits = np.zeros(problem.mdp.num_states)
-        np.add.at(visits, problem.mdp.state, chosen.d)
+        problem, d = self.problem, chosen.d
+        visits = np.bincount(problem.mdp.state, weights=d, minlength=problem.mdp.num_states)
+        costs = {name: float(cost @ d) for name, cost in problem.mdp.costs.items()}
+        levels = {c.name: c.level(d) for c in problem.constraints}
         return Solution(
-            status, chosen.value, judge.bound.value, gap, chosen.policy, chosen.d, visits, certificate.costs,
-            certificate.violations, prices, certificate, infeasibility, stats,
+            status, chosen.value, bound, gap, chosen.policy, d, visits, costs, levels, self._violations(chosen), prices,
+            infeasibility, stats, self.tolerance, problem.asked(), evidence,
         )  # fmt: skip
 
-    def _certificate(
-        self, judge: Judge, status: Status, chosen: Candidate, infeasibility: Infeasibility | None
-    ) -> Certificate:
-        claims = {Status.OPTIMAL: "optimal", Status.INFEASIBLE: "infeasible"}
-        proof: dict[str, Any] = {}
-        if infeasibility is not None and judge.refutation is not None:
-            refutation = judge.refutation
-            proof = {
-                "margin": refutation.margin,
-                "margin_duals": refutation.duals,
-                "margin_potential": refutation.V,
-                "least_violation": infeasibility.least if np.isfinite(infeasibility.least) else 0.0,
-                "least_distance": infeasibility.distance[0] if np.isfinite(infeasibility.distance[0]) else 0.0,
-            }
-            if np.isfinite(infeasibility.cheapest) and judge.moved is not None:
-                proof |= {
-                    "cheapest": infeasibility.cheapest,
-                    "cheapest_duals": judge.moved.duals,
-                    "cheapest_potential": judge.moved.V,
-                    "displacement": judge.displacement,
-                }
-        assert judge.bound is not None
-        return Certificate(
-            claims.get(status, "bound"),
-            chosen.policy.probabilities,
-            chosen.d,
-            chosen.value,
-            judge.bound.value,
-            {name: float(cost @ chosen.d) for name, cost in self.problem.mdp.costs.items()},
-            self._violations(chosen),
-            judge.tolerance,
-            judge.bound.duals,
-            judge.bound.V,
-            **proof,
-        )
+
+def _witness(chosen: Candidate) -> Witness:
+    assert chosen.visits is not None
+    return Witness(chosen.policy.probabilities, chosen.visits.parts, chosen.visits.error)
 
 
 def _least(constraints: Sequence[Constraint], proof: Refutation) -> float:
     """Return what a proof says of every policy's worst relative violation; inf where no limit's size matters."""
     ease = relative_ease(constraints, proof.duals)
-    return proof.margin / ease if ease > 0 else np.inf
+    return proof.margin / ease * (1 - CLOSENESS) if ease > 0 else np.inf
 
 
 def _presolve(judge: Judge) -> tuple[Status | None, str]:
@@ -266,7 +271,7 @@ def _presolve(judge: Judge) -> tuple[Status | None, str]:
     if status is Status.OPTIMAL:
         return status, "policy iteration without the constraints already obeys them"
     if status is None and not judge.blocks.members:
-        return Status.ITERATION_LIMIT, "policy iteration has ended; what is left of the gap is rounding"
+        return Status.UNDECIDED, "policy iteration has ended; what is left of the gap is rounding"
     return status, "stopped in the first policy iteration"
 
 
@@ -295,7 +300,8 @@ def _engage(
 def _start(warm_start: Solution | None, blocks: Blocks) -> tuple[Array, list[Array]] | None:
     if warm_start is None:
         return None
-    duals, none = [np.asarray(dual) for dual in warm_start.certificate.duals], blocks.no_duals()
+    known = warm_start.evidence.proofs.get("bound")
+    duals, none = [] if known is None else [np.asarray(dual) for dual in known.duals], blocks.no_duals()
     same = len(duals) == len(none) and all(a.shape == b.shape for a, b in zip(duals, none, strict=True))
     return warm_start.occupancy, duals if same else none
 

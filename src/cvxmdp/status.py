@@ -11,12 +11,16 @@ class Status(Enum):
 
     OPTIMAL = "The policy obeys every constraint and is proven optimal to the tolerance."
     INFEASIBLE = (
-        "No policy obeys every constraint; this is proven. The policy returned comes nearest. "
+        "No policy obeys every constraint; this is proven. The policy returned is a compromise. "
         "Relax a constraint to go on."
     )
     APPROXIMATE = (
         "The method's own stopping tests are met, but the proven gap or the violation is above the tolerance. "
         'Solve with method="auto" for a proof.'
+    )
+    UNDECIDED = (
+        "No method could prove more than this. The best policy so far is returned with its true gap; "
+        "a larger tolerance may be within reach."
     )
     ITERATION_LIMIT = (
         "The iteration limit was reached first. The best policy so far is returned with its true gap; "

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 
 from threadpoolctl import ThreadpoolController
@@ -17,6 +18,27 @@ os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 SMALL_STATES = 500
 """Up to here all runs on one thread: two win nothing on such matrices, and lose much while the cores are busy."""
+
+forked = False
+"""Whether this process was forked off one that had loaded the compiled kernels: their threads are missing here."""
+
+
+class _OneBlasThread:
+    """BLAS belongs to the whole process: the first solve that wants one thread sets it, the last one gives it back."""
+
+    lock = threading.Lock()
+    solves = 0
+    limit = ExitStack()
+
+
+def _after_fork() -> None:
+    global forked
+    forked = forked or "numba" in sys.modules
+    _OneBlasThread.lock = threading.Lock()  # another thread of the parent may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @cache
@@ -30,8 +52,18 @@ def one_blas_thread(wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    with _pools().limit(limits=1, user_api="blas"):
+    blas = _OneBlasThread
+    with blas.lock:
+        blas.solves += 1
+        if blas.solves == 1:
+            blas.limit.enter_context(_pools().limit(limits=1, user_api="blas"))
+    try:
         yield
+    finally:
+        with blas.lock:
+            blas.solves -= 1
+            if blas.solves == 0:
+                blas.limit.close()
 
 
 @contextmanager

@@ -228,7 +228,7 @@ TERMS = {
     "a term plus a number": (lambda: cm.Problem(MDP, cm.Distance(EVEN) + 3.0), ["minimize", "()", "6 pairs"]),
     "a vector of another model": (lambda: cm.Problem(MDP, [1.0, 2.0]), ["minimize", "(2,)", "6 pairs"]),
     "such a vector in a sum": (lambda: cm.Problem(MDP, cm.KL(EVEN) + np.ones(2)), ["minimize", "(2,)", "6 pairs"]),
-    "a vector of NaN": (lambda: cm.Problem(MDP, NAN * POINT), ["minimize", "not finite"]),
+    "a vector of NaN": (lambda: cm.Problem(MDP, NAN * POINT), ["minimize", "nan", "state 0, action 0", "finite"]),
     "a term's class": (lambda: cm.Problem(MDP, cm.Distance), ["minimize"]),
     "something else": (lambda: cm.Problem(MDP, object()), ["minimize"]),
     "a dict": (lambda: cm.Problem(MDP, {"cost": 1.0}), ["minimize"]),

@@ -97,7 +97,7 @@ def test_the_answer_is_optimal_by_the_conditions_of_the_lagrangian(name, kind):
     d, limit = solution.occupancy, curved(problem.constraints[0])
     assert problem.constraints[0].relative(d) <= 1e-8
     np.testing.assert_allclose(flow_matrix(model) @ d, inflow(model), atol=1e-12)
-    mu = limit.price_of(solution.certificate.duals[0])
+    mu = limit.price_of(solution.evidence.proofs["bound"].duals[0])
     assert mu > 0
     if kind == "ball":
         assert_optimal(problem, solution, model, [ball_block(limit.center, np.sqrt(2 * limit.bound))])

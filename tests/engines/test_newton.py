@@ -231,5 +231,5 @@ def test_pieces_are_listed_as_the_certificate_lists_duals():
     blocks = Blocks(bind(given, mdp), [], d.size)
     assert [type(m).__name__ for m in blocks.members] == ["NormBall", "Linear", "Linear"]
     problem = cm.Problem(mdp, "cost" + cm.Distance(d, 0.1), given)
-    duals = problem.solve(method="newton").certificate.duals
+    duals = problem.solve(method="newton").evidence.proofs["bound"].duals
     assert [dual.size for dual in duals] == [d.size, 1, mdp.num_states, d.size]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvxmdp.blocks import Constraint, Response, masked
-from cvxmdp.constraints.base import FLOOR, Ranked, check_point, number, numbers, occupancy_of, ranked, unbound, unit
+from cvxmdp.blocks import Constraint, Response, Spread, Stated, masked
+from cvxmdp.constraints.base import FLOOR, Ranked, check_point, number, numbers, occupancy_of, ranked, scalar, unbound, unit
 from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
 
@@ -26,11 +26,18 @@ class Norm:
     def __call__(self, x: Array) -> float:
         """Return the norm of x."""
         if self.weights is not None:
-            return float(np.sqrt(np.sum(self.weights * x * x)))
-        if 1 < self.p < np.inf and self.p != 2:
-            largest = float(np.max(np.abs(x), initial=0.0))  # keeps powers from overflowing
-            return largest * float(np.linalg.norm(x / largest, self.p)) if largest > 0 else 0.0
-        return float(np.linalg.norm(x, self.p))
+            return scalar(np.sqrt(np.sum(self.weights * x * x)))
+        if self.p == 2 and (size := np.linalg.norm(x)) > 1e-140:
+            return scalar(size)
+        if 1 < self.p < np.inf:
+            largest = np.max(np.abs(x), initial=0.0)  # keeps powers from overflowing, and from vanishing
+            return scalar(largest * np.linalg.norm(x / largest, self.p)) if largest > 0 else 0.0
+        return scalar(np.linalg.norm(x, self.p))
+
+    def change(self, spread: Spread) -> float:
+        """Return by how much the norm of a difference may change."""
+        most = 1.0 if self.weights is None else float(np.sqrt(np.max(self.weights)))
+        return self(spread.entries) + most * spread.rest
 
     @property
     def conjugate(self) -> Norm:
@@ -196,9 +203,19 @@ class NormBall(Constraint, Ranked):
         """Return the distance beyond the radius."""
         return max(self.norm(check_point(point, self.center.size) - self.center) - self.radius, 0.0)
 
-    def relative(self, point: Array) -> float:
+    def level(self, point: Array) -> float:
+        """Return the distance."""
+        return self.norm(check_point(point, self.center.size) - self.center)
+
+    def relative(self, point: Array, spread: Spread | None = None) -> float:
         """Return the distance beyond the radius, relative to the radius."""
-        return self.violation(point) / max(self.radius, FLOOR * self.norm(self.center), 1e-300)
+        error = 0.0 if spread is None else self.norm.change(spread)
+        excess = max(self.level(point) + error - self.radius, 0.0)
+        return excess / max(self.radius, FLOOR * self.norm(self.center), 1e-300)
+
+    def stated(self) -> Stated:
+        weights = {} if self.norm.weights is None else {"weights": self.norm.weights}
+        return {"kind": "ball", "p": self.norm.p, "radius": self.radius}, {"center": self.center, **weights}
 
     def idle(self) -> Array:
         return np.zeros_like(self.center)
@@ -206,11 +223,11 @@ class NormBall(Constraint, Ranked):
     def normal(self, dual: Array) -> tuple[Array, float]:
         """Return the normal and its largest value over the ball."""
         u = check_point(dual, self.center.size)
-        return u, float(u @ self.center + self.radius * self.norm.conjugate(u))
+        return u, scalar(u @ self.center + self.radius * self.norm.conjugate(u))
 
     def magnitude(self, dual: Array) -> float:
         size = np.abs(dual)
-        return float(np.max(size) + size @ np.abs(self.center)) + self.radius * self.norm.conjugate(dual)
+        return float(np.max(size) + size @ np.abs(self.center) + self.radius * self.norm.conjugate(dual))
 
     def price(self, dual: Array) -> float:
         """Return the change of the optimum for each unit of radius."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from cvxmdp.blocks import Constraint, Response, response_by_differences
+from cvxmdp.blocks import Constraint, Response, Spread, Stated, response_by_differences
 from cvxmdp.mdp import MDP, Array
 from cvxmdp.policy import Policy
 
@@ -91,18 +91,30 @@ class Custom(Constraint):
             return max(float(given(point.copy())), 0.0)
         return float(np.linalg.norm(point - self.project(point)))
 
-    def relative(self, point: Array) -> float:
-        return float(np.linalg.norm(point - self.project(point)) / np.linalg.norm(point))
+    def level(self, point: Array) -> float:
+        return self.violation(point)
+
+    def relative(self, point: Array, spread: Spread | None = None) -> float:
+        away = float(np.linalg.norm(point - self.project(point)))
+        if spread is not None:
+            # A projection is exact to rounding at best: what is within that of the set obeys.
+            away += float(np.linalg.norm(spread.entries)) + spread.rest
+        return away / float(np.linalg.norm(point))
+
+    def stated(self) -> Stated:
+        return {"kind": "custom"}, {}
 
     def dual(self, point: Array, projected: Array, scale: float) -> Array:
         return projected + scale * (point - projected)
 
     def normal(self, dual: Array) -> tuple[Array, float]:
+        dual = np.asarray(dual, dtype=np.float64)  # a user's projection has no more precision
         z = self.project(dual)
         u = dual - z
         return u, float(u @ z)
 
     def magnitude(self, dual: Array) -> float:
+        dual = np.asarray(dual, dtype=np.float64)
         z = self.project(dual)
         return float(np.max(np.abs(dual - z)) + np.abs(dual - z) @ np.abs(z))
 
@@ -192,7 +204,12 @@ def unbound(name: str, missing: str) -> ValueError:
 def support_of_box(u: Array, lower: Array, upper: Array) -> float:
     """Largest ``u'x`` over ``lower <= x <= upper``; entries of u that are zero do not count."""
     up, down = u > 0, u < 0
-    return float(u[up] @ upper[up] + u[down] @ lower[down])
+    return scalar(u[up] @ upper[up] + u[down] @ lower[down])
+
+
+def scalar(value: Any) -> Any:
+    """Return a float, or a number of extended precision as it is: proofs are recomputed with such."""
+    return value if isinstance(value, np.longdouble) else float(value)
 
 
 def numbers(what: str, value: Any) -> Array:
@@ -227,7 +244,9 @@ def limits(what: str, value: Any, size: int, default: float) -> Array:
 
 def check_point(point: Array, size: int) -> Array:
     """Check that a point has one entry a pair."""
-    array = np.asarray(point, dtype=np.float64)
+    array = np.asarray(point)
+    if not np.issubdtype(array.dtype, np.floating):
+        array = array.astype(np.float64)
     if array.shape != (size,):
         raise ValueError(f"the point has shape {array.shape}; it must have one entry for each of the {size} pairs")
     return array

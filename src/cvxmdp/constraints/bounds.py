@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.blocks import Constraint, Response, masked
+from cvxmdp.blocks import Constraint, Response, Spread, Stated, masked
 from cvxmdp.constraints.base import FLOOR, Ranked, check_point, limits, numbers, ranked, support_of_box, unit
 from cvxmdp.mdp import MDP, Array
 
@@ -77,12 +77,22 @@ class Bounds(Constraint, Ranked):
         point = point if self.lower.size == 1 else check_point(point, self.lower.size)
         return float(max(np.max(self.lower - point), np.max(point - self.upper), 0.0))
 
-    def relative(self, point: Array) -> float:
+    def level(self, point: Array) -> Array:
+        """Return the entries."""
+        return point
+
+    def relative(self, point: Array, spread: Spread | None = None) -> float:
         """Return the largest excess relative to its limit or entry."""
-        excess = np.maximum(np.maximum(self.lower - point, point - self.upper), 0.0)
-        limit = np.where(point > self.upper, self.upper, self.lower)
+        # A pair that is never taken is exactly zero, whatever the spread.
+        error = 0.0 if spread is None else np.where(point > 0, spread.entries + spread.rest, 0.0)
+        over, under = point - self.upper + error, self.lower - point + error
+        excess = np.maximum(np.maximum(over, under), 0.0)
+        limit = np.where(over > under, self.upper, self.lower)
         scale = np.maximum(np.maximum(np.abs(limit), np.abs(point)), np.where(limit == 0, FLOOR, 0.0))
         return float(np.max(np.divide(excess, scale, where=excess > 0, out=np.zeros_like(excess))))
+
+    def stated(self) -> Stated:
+        return {"kind": "bounds"}, {"lower": self.lower, "upper": self.upper}
 
     def idle(self) -> Array:
         return np.zeros_like(self.lower)

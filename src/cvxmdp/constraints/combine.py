@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from cvxmdp.blocks import Block, Constraint, Term
+from cvxmdp.blocks import Block, Constraint, Spread, Term
 from cvxmdp.constraints.ball import NormBall
 from cvxmdp.constraints.base import ConvexSet, Custom, ranked
 from cvxmdp.constraints.bounds import Bounds
@@ -163,9 +163,9 @@ class Blocks:
         """Return the sum of the terms' sizes."""
         return float(sum(term.size(point) for term in self.terms))
 
-    def relative(self, point: Array) -> float:
-        """Return the worst violation free of units."""
-        return max((c.relative(point) for c in self.constraints), default=0.0)
+    def relative(self, point: Array, spread: Spread | None = None) -> float:
+        """Return the worst violation free of units, within a spread of the point."""
+        return max((c.relative(point, spread) for c in self.constraints), default=0.0)
 
     def distance(self, point: Array) -> float:
         """Return the distance to the sets, all copies counted."""

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import rel_entr
 
-from cvxmdp.blocks import Constraint, Response
-from cvxmdp.constraints.base import EPS, FLOOR, Ranked, check_point, number, occupancy_of, ranked, unbound, unit
+from cvxmdp.blocks import Constraint, Response, Spread, Stated
+from cvxmdp.constraints.base import EPS, FLOOR, Ranked, check_point, number, occupancy_of, ranked, scalar, unbound, unit
 from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
 
@@ -45,6 +45,23 @@ class Entropic:
     def value(self, x: Array) -> float:
         """Return F, entries below zero taken as zero."""
         return float(np.sum(rel_entr(np.maximum(x, 0.0), self.reference)))
+
+    def change(self, x: Array, spread: Spread) -> float:
+        """Return by how much F may change: by convexity, in each entry by the steeper of the slopes at both ends."""
+        off = self.entries(spread.entries)
+        some = (off > 0) & (self.reference > 0)
+        x, off, r = x[some], off[some], self.reference[some]
+        below = np.maximum(x - off, 0.0)
+        with np.errstate(divide="ignore"):
+            steepest = np.maximum(np.abs(np.log((x + off) / r)), np.abs(np.log(below / r))) + 1
+        # Near zero the slope is infinite and the change is not.
+        near = off > x / 2
+        most = np.abs(rel_entr(x, r)) + np.maximum(np.abs(rel_entr(x + off, r)), r / np.e)
+        total = float(np.sum(np.where(near, most, off * steepest)))
+        if spread.rest > 0:  # Fannes' inequality
+            logs = np.abs(np.log(self.reference[self.reference > 0]))
+            total += spread.rest * float(np.log(self.reference.size / min(spread.rest, 0.5)) + np.max(logs) + 1)
+        return total
 
     @property
     def allowed(self) -> npt.NDArray[np.bool_]:
@@ -131,8 +148,18 @@ class EntropicLimit(Constraint):
         x = self.function.entries(point)
         return max(0.0, self.function.value(x) - self.bound, float(np.max(-x)))
 
-    def relative(self, point: Array) -> float:
-        return self.violation(point) / max(abs(self.bound), FLOOR)
+    def level(self, point: Array) -> float:
+        return -self.sign * self.function.value(self.function.entries(point))
+
+    def relative(self, point: Array, spread: Spread | None = None) -> float:
+        x = self.function.entries(point)
+        error = 0.0 if spread is None else self.function.change(x, spread)
+        return max(0.0, self.function.value(x) - self.bound + error, float(np.max(-x))) / max(abs(self.bound), FLOOR)
+
+    def stated(self) -> Stated:
+        of = "pairs" if self.function.owner is None else "states"
+        words = {"kind": "entropic", "of": of, "bound": self.bound, "sign": int(self.sign)}
+        return words, {"reference": self.function.reference}
 
     def idle(self) -> Array:
         return np.zeros(self.function.reference.size + 1)
@@ -157,13 +184,16 @@ class EntropicLimit(Constraint):
         else:
             with np.errstate(over="ignore"):
                 exponentials = np.exp(pushed / m - 1.0)
-            top = m * (self.bound + float(self.function.reference[self.function.reference > 0] @ exponentials))
+            top = scalar(m * (self.bound + self.function.reference[self.function.reference > 0] @ exponentials))
         return (u if self.function.owner is None else u[self.function.owner]), top
 
     def magnitude(self, dual: Array) -> float:
         u, top = self.normal(dual)
         m = float(dual[-1])
-        return float(np.max(np.abs(u), initial=0.0)) + abs(top) + 2 * abs(m * self.bound)
+        largest = float(np.max(np.abs(u), initial=0.0))
+        # The exponentials are as exact as their exponents.
+        exponent = largest / m if m > 0 else 0.0
+        return largest + (float(abs(top)) + 2 * abs(m * self.bound)) * (3 + exponent)
 
     @property
     def allowed(self) -> npt.NDArray[np.bool_]:

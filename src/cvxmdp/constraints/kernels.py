@@ -7,13 +7,15 @@ multiplier.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
+
+from cvxmdp.compiled import njit, threaded
 
 LOOSE = {"reassoc", "contract", "arcp", "nsz"}
 """Lets the compiler sum in any order, hence several entries at once; infinities and NaN keep their meaning."""
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def _split(x):
     """Return e and f with ``x = 2^e (1 + f)`` and ``1 + f`` within a factor sqrt(2) of one, for positive normal x."""
     bits = np.float64(x).view(np.int64)
@@ -21,7 +23,7 @@ def _split(x):
     return e, np.int64(bits - (e << np.int64(52))).view(np.float64) - 1.0
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def _log(x):
     """Return log x as fdlibm does, without a branch, so that several entries are done at once."""
     e, f = _split(x)
@@ -34,7 +36,7 @@ def _log(x):
     return e * 6.93147180369123816490e-01 - (h - (s * (h + tail) + e * 1.90821492927058770002e-10) - f)
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def _rough_log(x):
     """Return log x to an error of 2e-5."""
     e, f = _split(x)
@@ -42,7 +44,7 @@ def _rough_log(x):
     return e * 0.6931471805599453 + f * (0.99987975 + f * (-0.49934377 + f * tail))
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def _rough_exp(x):
     """Return exp x to a relative error of 6e-5, for x between -700 and 700."""
     whole = np.floor(x * 1.4426950408889634)
@@ -51,7 +53,7 @@ def _rough_exp(x):
     return power * 1.4142135623730951 * (1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6.0 + r / 24.0))))
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def _lambert(b):
     """Return w and log w with ``w + log w = b`` (w is Lambert's W of e^b), for b from -700 to 1e150."""
     large = b > 1.0
@@ -71,7 +73,7 @@ def _lambert(b):
     return w * (1.0 + e), log_w + e * (1.0 - 0.5 * e)
 
 
-@njit(parallel=True, cache=True, fastmath=LOOSE)
+@threaded(fastmath=LOOSE)
 def entropic(y, weight, log_ratio, step, z):
     """Solve ``z + k (log(z / r) + 1) = y`` with ``k = step * weight``; ``log_ratio`` is ``log(weight / r)``.
 
@@ -93,7 +95,7 @@ def entropic(y, weight, log_ratio, step, z):
     return total, slope
 
 
-@njit(parallel=True, cache=True, fastmath=LOOSE)
+@threaded(fastmath=LOOSE)
 def entropic_start(y, weight, log_ratio, z):
     """Do what :func:`entropic` does in the limit of small steps: fill z with the nearest nonnegative entries."""
     total, slope = 0.0, 0.0
@@ -107,7 +109,7 @@ def entropic_start(y, weight, log_ratio, z):
     return total, slope
 
 
-@njit(parallel=True, cache=True)
+@threaded()
 def power(o, p, multiplier, t):
     """Solve ``t + multiplier t^(p - 1) = o`` for ``o >= 0`` and ``p > 1``.
 
@@ -141,7 +143,7 @@ def power(o, p, multiplier, t):
     return total, slope
 
 
-@njit(parallel=True, cache=True, fastmath=LOOSE)
+@threaded(fastmath=LOOSE)
 def weighted(x, w, m):
     """Return ``sum w z^2`` for ``z = x / (1 + m w)``, and its derivative with respect to m."""
     total, slope = 0.0, 0.0

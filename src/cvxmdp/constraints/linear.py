@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from cvxmdp.blocks import Constraint, Response
+from cvxmdp.blocks import Constraint, Response, Spread, Stated
 from cvxmdp.constraints.base import (
     EPS,
     FLOOR,
@@ -24,7 +24,7 @@ from cvxmdp.constraints.base import (
     support_of_box,
     unit,
 )
-from cvxmdp.mdp import MDP, Array
+from cvxmdp.mdp import MDP, Array, check_real
 
 INFINITE = 1e30
 """What the QP solver reads as no limit."""
@@ -75,7 +75,11 @@ class Linear(Constraint, Ranked):
         weight: float | None = None,
     ) -> None:
         self._rank(priority, weight)
-        E = sp.csr_array(rows, dtype=np.float64) if sp.issparse(rows) else np.atleast_2d(numbers("rows", rows))
+        if sp.issparse(rows):
+            check_real("rows", rows)
+            E = sp.csr_array(rows, dtype=np.float64, copy=True)
+        else:
+            E = np.atleast_2d(numbers("rows", rows))
         if len(E.shape) != 2 or 0 in E.shape:
             raise ValueError(f"rows has shape {E.shape}; give one row of pairs for each limit")
         if not np.all(np.isfinite(E.data if sp.issparse(E) else E)):
@@ -281,16 +285,28 @@ class Linear(Constraint, Ranked):
         """Return the largest excess of a row, in its own units."""
         return float(np.max(self.excess(check_point(point, self.rows.shape[1]))))
 
-    def relative(self, point: Array) -> float:
+    def level(self, point: Array) -> float | Array:
+        """Return the value of each row."""
+        values = np.asarray(self.rows @ point)
+        return float(values[0]) if values.size == 1 else values
+
+    def relative(self, point: Array, spread: Spread | None = None) -> float:
         """Return the largest excess relative to its limit or to ``|row|'d``, whichever is larger."""
-        excess = self.excess(point)
-        limit = np.where(self.rows @ point > self.upper, self.upper, self.lower)
+        value = self.rows @ point
+        error = 0.0 if spread is None else spread.of(self.sizes)
+        over, under = value - self.upper + error, self.lower - value + error
+        excess = np.maximum(np.maximum(over, under), 0.0)
+        limit = np.where(over > under, self.upper, self.lower)
         size = self.sizes @ (np.abs(point) if np.min(point) < 0 else point)
         largest = self.sizes.max(axis=1)
         largest = largest.toarray().ravel() if sp.issparse(largest) else largest
         least = np.where(limit == 0, FLOOR * largest, 0.0)
         scale = np.maximum(np.where(excess > 0, np.abs(limit), 0.0), np.maximum(size, least))
         return float(np.max(np.where(excess > 0, excess / np.maximum(scale, 1e-300), 0.0)))
+
+    def stated(self) -> Stated:
+        names = None if self.labels is None else list(self.labels)
+        return {"kind": "linear", "row_names": names}, {"rows": self.rows, "upper": self.upper, "lower": self.lower}
 
     def dual(self, point: Array, projected: Array, scale: float) -> Array:
         """Return the multipliers of the rows."""
@@ -408,7 +424,7 @@ class Budget(Ranked):
     ) -> None:
         self._rank(priority, weight)
         self.at_most = number("at_most", at_most)
-        self.cost = cost
+        self.cost = cost if isinstance(cost, str) else numbers("cost", cost)
         self.name = name if name is not None else cost if isinstance(cost, str) else "budget"
 
     def __repr__(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvxmdp.blocks import Constraint, Response
+from cvxmdp.blocks import Constraint, Response, Spread, Stated
 from cvxmdp.constraints.base import EPS, FLOOR, Ranked, check_point, number, numbers, ranked, unit
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.constraints.root import positive_root
@@ -42,19 +42,34 @@ class Ellipsoid:
         self.basis: Array | None = None
         """Eigenvectors as columns; None where Q is diagonal."""
         self.axes = Q
-        """Eigenvalues."""
+        """Eigenvalues, for projections; what a vector costs at worst is computed from Q itself."""
         if Q.ndim == 2:
             if np.max(np.abs(Q - Q.T)) > 1e-9 * np.max(np.abs(Q), initial=0.0):
                 raise ValueError("matrix is not symmetric")
-            self.axes, self.basis = np.linalg.eigh((Q + Q.T) / 2)
+            Q = (Q + Q.T) / 2
+            self.axes, self.basis = np.linalg.eigh(Q)
         if np.min(self.axes) < -1e-12 * np.max(np.abs(self.axes)):
             raise ValueError(f"matrix has the eigenvalue {np.min(self.axes):g}; none may be negative")
-        self.axes = np.where(self.axes > 1e-14 * np.max(self.axes), self.axes, 0.0)
+        if self.basis is not None:  # smaller ones are rounding of the decomposition
+            self.axes = np.where(self.axes > 1e-14 * np.max(self.axes), self.axes, 0.0)
+        self.matrix = Q
+
+    def times(self, d: Array) -> Array:
+        """Return ``Q d``."""
+        return np.asarray(self.matrix * d if self.matrix.ndim == 1 else self.matrix @ d)
+
+    @property
+    def deviations(self) -> Array:
+        """The worst error of each pair: the root of Q's diagonal."""
+        return np.sqrt(np.maximum(self.matrix if self.matrix.ndim == 1 else np.diagonal(self.matrix), 0.0))
 
     def worst(self, d: Array) -> float:
         """Return the largest ``e'd``, which is ``sqrt(d'Qd)``."""
-        x = d if self.basis is None else self.basis.T @ d
-        return float(np.sqrt(self.axes @ (x * x)))
+        largest = float(np.max(np.abs(d), initial=0.0))
+        if largest == 0.0:
+            return 0.0
+        x = d / largest  # squares of tiny visits must not vanish
+        return largest * float(np.sqrt(max(float(x @ self.times(x)), 0.0)))
 
 
 class Box:
@@ -143,7 +158,8 @@ class RobustBudget(Ranked):
         self._rank(priority, weight)
         if not isinstance(uncertainty, (Ellipsoid, Box, Vertices)):
             raise ValueError(f"uncertainty is a {type(uncertainty).__name__}; give cm.Ellipsoid, cm.Box or cm.Vertices")
-        self.cost, self.uncertainty, self.at_most = cost, uncertainty, number("at_most", at_most)
+        self.cost = cost if cost is None or isinstance(cost, str) else numbers("cost", cost)
+        self.uncertainty, self.at_most = uncertainty, number("at_most", at_most)
         self.name = name if name is not None else cost if isinstance(cost, str) else "robust budget"
 
     def bind(self, mdp: MDP) -> Constraint:
@@ -182,8 +198,9 @@ class RobustBudget(Ranked):
 class EllipsoidBudget(Constraint):
     """``cost'd + |L'd| <= at_most`` with ``Q = L L'``.
 
-    All is done in the basis of Q's eigenvectors, where L is diagonal.  The dual array is the multiplier m followed by m
-    times a vector x of the unit ball: the normal is ``m (cost + L x)``, and ``m at_most`` its largest value.
+    Projections are made in the basis of Q's eigenvectors, where L is diagonal.  The dual array is the multiplier m
+    followed by a vector y: the normal is ``m cost + Q y`` and ``m at_most`` its largest value, where ``sqrt(y'Qy) <= m``
+    (else m is that root).
     """
 
     def __init__(self, name: str, cost: Array, errors: Ellipsoid, at_most: float) -> None:
@@ -204,9 +221,9 @@ class EllipsoidBudget(Constraint):
         q = self.errors.axes
         if self.at_most >= 0 or np.any(self._c[q == 0] != 0):
             return None
-        x = np.zeros_like(q)
-        x[q > 0] = -self._c[q > 0] / np.sqrt(q[q > 0])
-        return np.append(1.0, x) if np.linalg.norm(x) <= 1 else None
+        y = np.zeros_like(q)
+        y[q > 0] = -self._c[q > 0] / q[q > 0]
+        return np.append(1.0, self._back(y)) if float(q @ (y * y)) <= 1 else None
 
     def _turn(self, d: Array) -> Array:
         return d if self.errors.basis is None else np.asarray(self.errors.basis.T @ d)
@@ -278,35 +295,52 @@ class EllipsoidBudget(Constraint):
     def violation(self, point: Array) -> float:
         return max(self._worst(check_point(point, self.cost.size)) - self.at_most, 0.0)
 
-    def relative(self, point: Array) -> float:
+    def level(self, point: Array) -> float:
+        return self._worst(check_point(point, self.cost.size))
+
+    def relative(self, point: Array, spread: Spread | None = None) -> float:
         size = float(np.abs(self.cost) @ np.abs(point)) + self.errors.worst(point)
         largest = float(np.max(np.abs(self.cost))) + float(np.sqrt(np.max(self.errors.axes)))
         least = FLOOR * largest if self.at_most == 0 else 0.0
-        return self.violation(point) / max(abs(self.at_most), size, least, 1e-300)
+        error = 0.0 if spread is None else float(spread.of(np.abs(self.cost) + self.errors.deviations))
+        if spread is not None and self.errors.basis is not None:  # what cancels in d'Qd
+            error += float(np.sqrt(EPS * point.size)) * float(self.errors.deviations @ point)
+        return max(self._worst(point) + error - self.at_most, 0.0) / max(abs(self.at_most), size, least, 1e-300)
+
+    def stated(self) -> Stated:
+        return {"kind": "ellipsoid", "at_most": self.at_most}, {"cost": self.cost, "matrix": self.errors.matrix}
 
     def dual(self, point: Array, projected: Array, scale: float) -> Array:
         if self._inside(point):
             return np.zeros(self.cost.size + 1)
-        y = self._turn(point)
         d, m, k = self._onto(point)
-        q = self.errors.axes
-        x = k * np.sqrt(q) * d if np.isfinite(k) else np.zeros_like(y)
-        if np.isinf(k):
-            x[q > 0] = (y - m * self._c)[q > 0] / np.sqrt(q[q > 0])
-        return scale * np.concatenate([[m], x])
+        if np.isfinite(k):
+            return scale * np.append(m, k * self._back(d))
+        q, rest = self.errors.axes, self._turn(point) - m * self._c
+        y = np.divide(rest, q, where=q > 0, out=np.zeros_like(q))
+        return scale * np.append(m, self._back(y))
+
+    def _multiplier(self, dual: Array) -> tuple[Any, Array]:
+        """Return m, at least ``sqrt(y'Qy)``, and y."""
+        y = check_point(dual, self.cost.size + 1)[1:]
+        largest = np.max(np.abs(y), initial=0.0)
+        if largest == 0.0:
+            return max(dual[0], 0 * largest), y
+        x = y / largest
+        return max(dual[0], largest * np.sqrt(max(x @ self.errors.times(x), 0 * largest))), y
 
     def normal(self, dual: Array) -> tuple[Array, float]:
-        x = check_point(dual, self.cost.size + 1)[1:]
-        m = max(float(dual[0]), float(np.linalg.norm(x)))
-        return m * self.cost + self._back(np.sqrt(self.errors.axes) * x), m * self.at_most
+        m, y = self._multiplier(dual)
+        return m * self.cost + self.errors.times(y), m * self.at_most
 
     def magnitude(self, dual: Array) -> float:
-        x = np.abs(self._back(np.sqrt(self.errors.axes) * dual[1:]))
-        m = max(float(dual[0]), float(np.linalg.norm(dual[1:])))
-        return float(np.max(m * np.abs(self.cost) + x)) + m * abs(self.at_most)
+        m, y = self._multiplier(dual)
+        Q = np.abs(self.errors.matrix)
+        x = Q * np.abs(y) if Q.ndim == 1 else Q @ np.abs(y)
+        return float(np.max(m * np.abs(self.cost) + x)) + float(m) * abs(self.at_most)
 
     def price(self, dual: Array) -> float:
-        return -float(dual[0])
+        return -float(self._multiplier(dual)[0])
 
     def relaxed(self, amount: float, relative: bool = False) -> EllipsoidBudget:
         more = amount * self.units(relative)
@@ -320,7 +354,7 @@ class EllipsoidBudget(Constraint):
         return float(unit(self, relative, abs(self.at_most) or largest or 1.0))
 
     def ease(self, dual: Array, relative: bool = False) -> float:
-        return max(float(dual[0]), float(np.linalg.norm(dual[1:]))) * self.units(relative)
+        return float(self._multiplier(dual)[0]) * self.units(relative)
 
     def said(self, amount: float = 0.0) -> str:
         return f"at most {self.at_most + amount:.6g} in the worst case"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.constraints.base import Ranked, limits, number, unbound
+from cvxmdp.constraints.base import Ranked, limits, number, numbers, unbound
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.mdp import MDP, Array, Indices
 
@@ -49,12 +49,9 @@ class StateBounds(Ranked):
         self._rank(priority, weight)
         if lower is None and upper is None:
             raise ValueError("StateBounds needs lower=, upper= or both")
-        self.lower, self.upper, self.name = lower, upper, name
-        for what, side in (("lower", lower), ("upper", upper)):
-            if side is not None and not isinstance(side, Mapping):
-                values = limits(what, side, np.size(side), 0.0)
-                if what == "upper" and np.any(values < 0):
-                    raise ValueError(f"upper is {values.min():g}; visits are never below 0")
+        self.lower, self.upper, self.name = _copied("lower", lower), _copied("upper", upper), name
+        if isinstance(self.upper, np.ndarray) and np.any(self.upper < 0):
+            raise ValueError(f"upper is {self.upper.min():g}; visits are never below 0")
 
     def bind(self, mdp: MDP) -> Linear:
         """Return the rows of this constraint in a model: one for each state that is limited."""
@@ -96,6 +93,14 @@ class Labels(Sequence[str]):
 
     def __getitem__(self, row: Any) -> Any:
         return f"{self._name} of {self._states[int(self._limited[row])]}"
+
+
+def _copied(what: str, given: Any) -> Any:
+    if given is None or isinstance(given, Mapping):
+        return given if given is None else dict(given)
+    values = numbers(what, given)
+    limits(what, values, values.size, 0.0)  # checks them
+    return values
 
 
 def _by_state(what: str, given: Any, mdp: MDP, default: float) -> Array:

@@ -80,6 +80,10 @@ class Dynamics(Protocol):
         """
         ...
 
+    def backward(self, pi: Array, factored: bool = False) -> Callable[[Array], Array] | None:
+        """Return a solver of ``x - gamma P_pi' x = rhs``; by factors, if asked for, or None where they are too large."""
+        ...
+
     def evaluate(
         self, pi: Array, costs: Array, accuracy: float, visits: Array | None = None, V: Array | None = None
     ) -> tuple[Array, Array, Array]:

@@ -7,12 +7,14 @@ the inner loops three to five times faster.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
+
+from cvxmdp.compiled import njit, threaded
 
 FAST = {"reassoc", "contract", "nsz"}
 
 
-@njit(cache=True, fastmath=FAST, inline="always")
+@njit(fastmath=FAST, inline="always")
 def _dot(values, columns, V):
     total = 0.0
     for k in range(values.size):
@@ -20,7 +22,7 @@ def _dot(values, columns, V):
     return total
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@threaded(fastmath=FAST)
 def sweep(data, indices, indptr, first, gamma, c, V):
     """One fused pass: the least ``c + gamma P V`` of each state and the pair that attains it."""
     num_states = first.size - 1
@@ -38,7 +40,7 @@ def sweep(data, indices, indptr, first, gamma, c, V):
     return best, pair
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@threaded(fastmath=FAST)
 def advantage(data, indices, indptr, owner, gamma, c, V):
     """``c + gamma P V - Xi V``."""
     out = np.empty(owner.size)
@@ -48,7 +50,7 @@ def advantage(data, indices, indptr, owner, gamma, c, V):
     return out
 
 
-@njit(cache=True, fastmath=FAST, inline="always")
+@njit(fastmath=FAST, inline="always")
 def _gather(line, scale, values, columns, X):
     """Add ``scale`` times a row's product with the columns of X; four entries at a time keep the line in registers."""
     whole = values.size - values.size % 4
@@ -63,7 +65,7 @@ def _gather(line, scale, values, columns, X):
             line[j] += a * A[j]
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@threaded(fastmath=FAST)
 def advantages(data, indices, indptr, owner, gamma, C, V):
     """``C + gamma P V - Xi V`` for the columns of C and V at once: P is read a single time."""
     out = np.empty_like(C)
@@ -76,7 +78,7 @@ def advantages(data, indices, indptr, owner, gamma, C, V):
     return out
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@threaded(fastmath=FAST)
 def taken(data, indices, indptr, first, pi):
     """``P_pi`` as a compressed sparse row matrix: the rows of the pairs that are taken, one after the other.
 
@@ -102,7 +104,7 @@ def taken(data, indices, indptr, first, pi):
     return values, columns, ends
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@threaded(fastmath=FAST)
 def evaluated(values, columns, ends, gamma, x):
     """``x - gamma P_pi x``."""
     out = np.empty_like(x)
@@ -112,7 +114,7 @@ def evaluated(values, columns, ends, gamma, x):
     return out
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@threaded(fastmath=FAST)
 def evaluated_all(values, columns, ends, gamma, X):
     """:func:`evaluated` for the columns of X at once."""
     out = X.copy()
@@ -122,7 +124,7 @@ def evaluated_all(values, columns, ends, gamma, X):
     return out
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def evaluated_back(values, columns, ends, gamma, x):
     """``x - gamma P_pi' x``, on one thread: sharing such scattered sums takes longer in all but large models."""
     out = x.copy()
@@ -134,7 +136,7 @@ def evaluated_back(values, columns, ends, gamma, x):
     return out
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@threaded(fastmath=FAST)
 def flow(data, indices, indptr, first, gamma, d, threads):
     """``Xi'd - gamma P'd``; each thread scatters into a row of its own, so that P is read in storage order."""
     num_states = first.size - 1
@@ -160,7 +162,7 @@ def flow(data, indices, indptr, first, gamma, d, threads):
     return out
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@threaded(fastmath=FAST)
 def flow_of_two(data, indices, indptr, first, gamma, d, e, threads):
     """:func:`flow` of two vectors: P is read a single time."""
     num_states = first.size - 1
@@ -190,7 +192,7 @@ def flow_of_two(data, indices, indptr, first, gamma, d, e, threads):
     return out
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@threaded(fastmath=FAST)
 def weighted(data, indices, indptr, first, gamma, weights, V, threads):
     """``M' diag(weights) M V`` in one pass over P: each row is met once, for the product and for its transpose."""
     num_states = first.size - 1
@@ -216,7 +218,7 @@ def weighted(data, indices, indptr, first, gamma, weights, V, threads):
     return out
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@threaded(fastmath=FAST)
 def weighted_dense(P, first, gamma, weights, V, threads):
     """:func:`weighted` for a dense P."""
     num_states = first.size - 1
@@ -243,7 +245,7 @@ def weighted_dense(P, first, gamma, weights, V, threads):
     return out
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@threaded(fastmath=FAST)
 def weighted_diagonal(data, indices, indptr, first, gamma, weights, threads):
     """Diagonal of ``M' diag(weights) M``."""
     num_states = first.size - 1
@@ -270,7 +272,7 @@ def weighted_diagonal(data, indices, indptr, first, gamma, weights, threads):
     return out
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def weighted_diagonal_dense(P, first, gamma, weights):
     """:func:`weighted_diagonal` for a dense P."""
     num_states = first.size - 1
@@ -287,7 +289,7 @@ def weighted_diagonal_dense(P, first, gamma, weights):
     return out
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@threaded(fastmath=FAST)
 def gram(data, indices, indptr, owner, gamma, weights, cuts):
     """Lower triangle of the dense ``M' diag(weights) M``; columns of P are sorted.
 
@@ -323,7 +325,7 @@ def gram(data, indices, indptr, owner, gamma, weights, cuts):
     return out
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def crossed(data, indices, indptr, owner, gamma, num_states, weights, e_data, e_indices, e_indptr, num_rows):
     """Dense ``E diag(weights) M`` for a sparse E given by its columns, one column a pair."""
     out = np.zeros((num_rows, num_states))
@@ -341,7 +343,7 @@ def crossed(data, indices, indptr, owner, gamma, num_states, weights, e_data, e_
     return out
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def downhill(data, indices, indptr, pair, V):
     """Mean probability that ``pair`` leads to a state of lower value, of lower number, of higher number."""
     value, lower, higher = 0.0, 0.0, 0.0
@@ -358,7 +360,7 @@ def downhill(data, indices, indptr, pair, V):
     return value / pair.size, lower / pair.size, higher / pair.size
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def relax_some(data, indices, indptr, first, gamma, c, V, pair, upward, start, end):
     """:func:`relax` for the states from ``start`` to ``end``."""
     worst = 0.0
@@ -381,7 +383,7 @@ def relax_some(data, indices, indptr, first, gamma, c, V, pair, upward, start, e
     return worst
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@njit(parallel=True, fastmath=FAST)
 def relax(data, indices, indptr, first, gamma, c, V, pair, upward, cuts):
     """Bellman's equation met state by state, up or down their numbers, each time with the newest V (Gauss-Seidel).
 
@@ -394,7 +396,7 @@ def relax(data, indices, indptr, first, gamma, c, V, pair, upward, cuts):
     return found.max()
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def settle_some(data, indices, indptr, gamma, c, V, pair, upward, start, end):
     """:func:`settle` for the states from ``start`` to ``end``."""
     worst = 0.0
@@ -414,7 +416,7 @@ def settle_some(data, indices, indptr, gamma, c, V, pair, upward, start, end):
     return worst
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@njit(parallel=True, fastmath=FAST)
 def settle(data, indices, indptr, gamma, c, V, pair, upward, cuts):
     """:func:`relax` for the policy that takes ``pair`` in place of the minimum."""
     found = np.zeros(cuts.size - 1)
@@ -423,7 +425,7 @@ def settle(data, indices, indptr, gamma, c, V, pair, upward, cuts):
     return found.max()
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def improve(data, indices, indptr, first, gamma, c, V, pair, upward, cuts, least, rounding, settles):
     """One :func:`relax`, then up to so many times :func:`settle`, which read a fraction of P.
 
@@ -448,17 +450,18 @@ def improve(data, indices, indptr, first, gamma, c, V, pair, upward, cuts, least
     return change, False
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def push(data, indices, indptr, first, gamma, pi, waiting, x, upward, least):
     """Move what waits in each state on to its successors under a policy, up or down the states' numbers.
 
-    ``x`` gains what has passed.  Less than ``least`` is left where it is.  Returns all that still waits.
+    ``x`` gains what has passed.  Less than a share ``least`` of that is left where it is: what is rarely visited is known
+    as exactly as what is often.  Returns all that still waits.
     """
     size = np.uint64(x.size)
     for k in range(size):
         s = k if upward else size - np.uint64(1) - k
         mass = waiting[s]
-        if mass <= least:
+        if mass <= least * x[s]:
             continue
         own = 0.0
         for i in range(first[s], first[s + np.uint64(1)]):
@@ -479,12 +482,19 @@ def push(data, indices, indptr, first, gamma, pi, waiting, x, upward, least):
     return waiting.sum()
 
 
-@njit(cache=True, fastmath=FAST)
-def push_often(data, indices, indptr, first, gamma, pi, waiting, x, upward, least, goal, most):
-    """:func:`push` until no more than ``goal`` waits, at most so many times."""
+@njit(fastmath=FAST)
+def push_often(data, indices, indptr, first, gamma, pi, waiting, x, upward, least, goal, share, most):
+    """:func:`push` until no more than ``goal`` waits, and nowhere more than a share of what has passed.
+
+    At most so many times.  Returns what still waits, and whether that was reached.
+    """
     left = np.inf
     for _ in range(most):
         left = push(data, indices, indptr, first, gamma, pi, waiting, x, upward, least)
         if left <= goal:
-            break
-    return left
+            reached = True
+            for s in range(x.size):
+                reached = reached and waiting[s] <= share * x[s]
+            if reached:
+                return left, True
+    return left, False

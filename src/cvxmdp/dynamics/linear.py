@@ -50,6 +50,8 @@ class Plan:
     normal: str
     visited: str
     reason: str
+    thin: bool = False
+    """Whether P has so few entries a row that sparse factors keep their fill small."""
     ordered: bool = False
     """Whether sweeps in the order of the value are tried first, see :mod:`cvxmdp.dynamics.ordered`."""
 
@@ -89,10 +91,10 @@ def plan(num_states: int, num_pairs: int, nonzeros: int, evaluation: str, memory
     dense_bytes = 16 * num_states**2
     fits = dense_bytes <= memory // 2
     if evaluation == "iterative":
-        return Plan("iterative", "iterative", "iterative", "iterative solvers were asked for")
+        return Plan("iterative", "iterative", "iterative", "iterative solvers were asked for", thin)
     if evaluation == "direct":
         if thin:
-            return Plan("sparse", "sparse", "sparse", "direct solvers were asked for; P is thin, so factors are sparse")
+            return Plan("sparse", "sparse", "sparse", "direct solvers were asked for; P is thin, so factors are sparse", thin)
         if not fits:
             raise MemoryError(
                 f"a dense factor of {num_states} states takes {dense_bytes / 1e9:.1f} GB and {memory / 1e9:.1f} GB are "
@@ -102,11 +104,11 @@ def plan(num_states: int, num_pairs: int, nonzeros: int, evaluation: str, memory
     small = num_states <= 400
     policy = "dense" if small else "approximate" if thin and num_states <= 100_000 else "iterative"
     if thin and not small and num_states <= 20_000:
-        return Plan(policy, "sparse", "sparse", f"{per_row:.0f} entries a row: sparse factors have little fill", True)
+        return Plan(policy, "sparse", "sparse", f"{per_row:.0f} entries a row: sparse factors have little fill", thin, True)
     normal = "dense" if fits and num_states <= 8000 else "iterative"
     visited = "dense" if fits and num_states <= VISITED_STATES else "iterative"
     reason = f"{num_states} states, {per_row:.0f} entries a row: {normal} regularized solves"
-    return Plan(policy, normal, visited, reason, thin and not small)
+    return Plan(policy, normal, visited, reason, thin, thin and not small)
 
 
 def sparse_factor(matrix: Any) -> Any:
@@ -134,10 +136,12 @@ def factor_policy(how: str, transition: Any, gamma: float) -> tuple[StartedSolve
         lu = sparse_factor(matrix)
         return _refined(matrix, lu.solve), _refined(matrix.T, lambda rhs: lu.solve(rhs, trans="T"))
     matrix = np.eye(size) - gamma * (transition.toarray() if sp.issparse(transition) else transition)
-    dense = la.lu_factor(matrix, check_finite=False)
+    # Columns of the transpose are dominated by their diagonal, so that no pivoting brings in subtractions: visits come
+    # out exact to rounding in every entry, however small.
+    dense = la.lu_factor(matrix.T, check_finite=False)
     return (
-        _refined(matrix, lambda rhs: la.lu_solve(dense, rhs, check_finite=False)),
-        _refined(matrix.T, lambda rhs: la.lu_solve(dense, rhs, trans=1, check_finite=False)),
+        _refined(matrix, lambda rhs: la.lu_solve(dense, rhs, trans=1, check_finite=False)),
+        _refined(matrix.T, lambda rhs: la.lu_solve(dense, rhs, check_finite=False)),
     )
 
 

@@ -9,13 +9,13 @@ converge fast, the caller's factors and Krylov methods take over.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp import interrupts, threads
 from cvxmdp.mdp import Array, Indices
 
 MOST_SWEEPS, MOST_PUSHES = 300, 2000
@@ -49,23 +49,29 @@ class Arranged:
 class Ordered:
     """Sweeps over a model in compressed sparse rows."""
 
-    def __init__(self, P: Any, csr: tuple[Any, Any, Any], first: Indices, gamma: float, threads: int) -> None:
+    def __init__(self, P: Any, csr: tuple[Any, Any, Any], first: Indices, gamma: float, most_parts: int) -> None:
         from cvxmdp.dynamics import kernels
 
         self._kernels: Any = kernels
         self._gamma, self._P = gamma, P
         # Unsigned numbers, since an index that may be negative has to be tested.
         self._own = Arranged(csr, first.view(np.uint64), None, None)
+        self.forget()
+        self.sweeps = 0
+        parts = most_parts if first.size > PARALLEL_STATES else 1
+        self._cuts = np.linspace(0, first.size - 1, parts + 1).astype(np.uint64)
+        self._patience = PATIENCE + int(0.2 * np.sqrt(first.size))
+
+    def forget(self) -> None:
+        """Begin anew: an order that suits the values of one cost, or that none does, says nothing of another cost."""
         self._at = self._own
         self._upward = True
         """Whether values increase with the states' numbers."""
         self.known = False
         self.hopeless = False
         """Whether a good policy leads up as often as down: no order helps, and the model mixes by itself."""
-        self.sweeps = 0
-        parts = threads if first.size > PARALLEL_STATES else 1
-        self._cuts = np.linspace(0, first.size - 1, parts + 1).astype(np.uint64)
-        self._patience = PATIENCE + int(0.2 * np.sqrt(first.size))
+        self.failures = 0
+        """How often sweeps did not converge."""
 
     def relax(self, c: Array, V: Array | None, tolerance: float, deadline: float) -> tuple[Array, bool]:
         """Solve Bellman's equation until it changes by a tenth of the tolerance; also say whether that was reached.
@@ -75,6 +81,7 @@ class Ordered:
         num_states = self._own.first.size - 1
         V = np.full(num_states, float(np.max(c)) / (1 - self._gamma)) if V is None else V
         changes: list[float] = []
+        cuts = self._cuts[[0, -1]] if threads.forked else self._cuts
         V, c, pair = self._enter(V, c)
         for k in range(MOST_SWEEPS):
             if not self.known and k in LOOKS:
@@ -83,38 +90,42 @@ class Ordered:
                     break
             upward = self._upward if self.known else k % 2 == 0
             change, reached = self._kernels.improve(
-                *self._at.csr, self._at.first, self._gamma, c, V, pair, upward, self._cuts, 0.1 * tolerance, ROUNDING,
+                *self._at.csr, self._at.first, self._gamma, c, V, pair, upward, cuts, 0.1 * tolerance, ROUNDING,
                 POLICY_SWEEPS,
             )  # fmt: skip
             changes.append(change)
             self.sweeps += 1
-            if reached or time.perf_counter() >= deadline:
+            if reached or interrupts.over(deadline):
                 break
             if k >= self._patience and change > 0.5 * changes[-self._patience]:
                 break
         if not (self.known or self.hopeless):
             V, c, pair = self._arrange(*self._leave(V, c, pair), final=True)
+        self.failures += not reached
         return self._leave(V, c, pair)[0], bool(reached)
 
-    def visits(self, pi: Array, rho: Array) -> Array | None:
-        """Solve ``x = (1 - gamma) rho + gamma P_pi' x``; None where no order is known or it does not help."""
+    def solve(self, pi: Array, inflow: Array, share: float = np.inf) -> Array | None:
+        """Solve ``x = inflow + gamma P_pi' x``, nothing negative; None where no order is known or it does not help.
+
+        What is missing is at most a ``share`` of x in every state, and next to nothing in all.
+        """
         if not self.known:
             return None
         at = self._at
-        pi, waiting = (pi, rho) if at.states is None else (pi[at.pairs], rho[at.states])
-        waiting, x, before = (1 - self._gamma) * waiting, np.zeros(rho.size), np.inf
-        least = ROUNDING * (1 - self._gamma) / rho.size
-        goal = 2 * ROUNDING * (1 - self._gamma)
+        pi, waiting = (pi, inflow.copy()) if at.states is None else (pi[at.pairs], inflow[at.states])
+        x, before = np.zeros(inflow.size), np.inf
+        goal = 2 * ROUNDING * float(inflow.sum())
+        least = min(0.1 * ROUNDING, 0.1 * share)
         # A large model is left after each push, so that Ctrl-C is heard.
         at_once = self._patience if self._cuts.size == 2 else 1
         for done in range(at_once, MOST_PUSHES, at_once):
-            left = self._kernels.push_often(
-                *at.csr, at.first, self._gamma, pi, waiting, x, not self._upward, least, goal, at_once
+            left, reached = self._kernels.push_often(
+                *at.csr, at.first, self._gamma, pi, waiting, x, not self._upward, least, goal, share, at_once
             )
-            if left <= goal:
+            if reached or interrupts.late():
                 return x if at.states is None else x[np.argsort(at.states)]
             if done % self._patience == 0:
-                if left > 0.5 * before:
+                if left > max(0.5 * before, goal):
                     break
                 before = left
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,15 @@ import scipy.sparse as sp
 from cvxmdp.dynamics.base import Mask
 from cvxmdp.dynamics.linear import Plan, Solve
 from cvxmdp.dynamics.ordered import PARALLEL_STATES, Ordered, unsigned
-from cvxmdp.dynamics.tabular import NO_VISITS, Tabular
+from cvxmdp.dynamics.tabular import Tabular
 from cvxmdp.mdp import MDP, Array, Indices
 
 MOST_TAKEN = 0.7
 """Share of the pairs from which on a policy is evaluated with P itself: a copy of the rows it takes is no smaller."""
+EXACT = 1e-6
+"""How exactly each entry is found where a residual is computed afterwards: every correction wins as much again."""
 MOST_FAILURES = 5
-"""How often ordered sweeps may fail to converge before they are given up for good."""
+"""How often ordered sweeps may fail to converge before they are given up in a solve."""
 
 
 class SparseDynamics(Tabular):
@@ -37,7 +40,6 @@ class SparseDynamics(Tabular):
         # Unsigned numbers, since an index that may be negative has to be tested.
         self._csr = (P.data, unsigned(P.indices), unsigned(P.indptr))
         self._ordered = Ordered(P, self._csr, self.first, self.gamma, self._threads) if plan.ordered else None
-        self._failures = 0
 
     def sweep(self, c: Array, V: Array) -> tuple[Array, Indices]:
         self.passes += 1
@@ -45,17 +47,37 @@ class SparseDynamics(Tabular):
         return best, pair
 
     def relax(self, c: Array, V: Array | None, tolerance: float, deadline: float) -> Array | None:
-        if self._ordered is None or self._ordered.hopeless or self._failures == MOST_FAILURES:
+        if self._ordered is None:
             return V
-        before = self._ordered.sweeps
-        V, reached = self._ordered.relax(c, V, tolerance, deadline)
-        self.passes += self._ordered.sweeps - before
-        self._failures += not reached
+        ordered = copy.copy(self._ordered)  # other threads may be solving with this one
+        if V is None:  # the first sweeps of a solve
+            ordered.forget()
+        if ordered.hopeless or ordered.failures == MOST_FAILURES:
+            return V
+        before = ordered.sweeps
+        V, _ = ordered.relax(c, V, tolerance, deadline)
+        self.passes += ordered.sweeps - before
+        self._ordered = ordered
         return V
 
     def visits(self, pi: Array, start: Array | None = None) -> Array:
-        found = None if self._ordered is None else self._ordered.visits(pi, self.rho)
-        return super().visits(pi, start) if found is None else np.where(found > NO_VISITS, found, 0.0)
+        found = None if self._ordered is None else self._ordered.solve(pi, (1 - self.gamma) * self.rho)
+        return super().visits(pi, start) if found is None else found
+
+    def backward(self, pi: Array, factored: bool = False) -> Solve | None:
+        general = super().backward(pi, factored)
+        if self._ordered is None or factored:
+            return general
+        ordered = self._ordered
+
+        def solve(rhs: Array) -> Array:
+            parts = [ordered.solve(pi, np.maximum(sign * rhs, 0.0), EXACT) for sign in (1.0, -1.0)]
+            if parts[0] is None or parts[1] is None:
+                assert general is not None
+                return general(rhs)
+            return parts[0] - parts[1]
+
+        return solve
 
     def advantage(self, c: Array, V: Array) -> Array:
         self.passes += 1

@@ -25,7 +25,8 @@ from cvxmdp.dynamics.linear import (
 from cvxmdp.mdp import MDP, Array, Indices
 
 NORMAL_STEPS = 2000
-NO_VISITS = 1e-30
+SPARSE_STATES, DENSE_STATES = 100_000, 3000
+"""Up to here a policy's matrix is factored where nothing else finds its rare visits: in about a second or two."""
 VISITED_TOLERANCE = 1e-2
 VISITED_STEPS = 300
 
@@ -125,8 +126,14 @@ class Tabular(ABC):
         return self._solvers(pi)[0](self.per_state(pi * c), start)
 
     def visits(self, pi: Array, start: Array | None = None) -> Array:
-        x = self._solvers(pi)[1]((1 - self.gamma) * self.rho, start)
-        return np.where(x > NO_VISITS, x, 0.0)  # what is left of states never reached is rounding of rounding
+        return np.maximum(self._solvers(pi)[1]((1 - self.gamma) * self.rho, start), 0.0)
+
+    def backward(self, pi: Array, factored: bool = False) -> Solve | None:
+        if not factored:
+            return self._solvers(pi)[1]
+        if self.num_states > (SPARSE_STATES if self.plan.thin else DENSE_STATES):
+            return None
+        return factor_policy("sparse" if self.plan.thin else "dense", self._policy_matrix(pi), self.gamma)[1]
 
     def occupancy(self, pi: Array, start: Array | None = None) -> Array:
         d: Array = self.visits(pi, start)[self.owner]

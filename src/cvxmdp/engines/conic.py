@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp import interrupts
 from cvxmdp.blocks import Constraint
-from cvxmdp.certificate import largest
 from cvxmdp.constraints.ball import NormBall
 from cvxmdp.constraints.bounds import Bounds
 from cvxmdp.constraints.entropy import EntropicLimit
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.constraints.robust import EllipsoidBudget
 from cvxmdp.engines.judge import Judge
+from cvxmdp.engines.prover import largest
 from cvxmdp.mdp import Array
 from cvxmdp.status import Status
 
@@ -184,7 +185,7 @@ class Program:
         settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = ACCURACY
         if np.isfinite(judge.deadline):
             settings.time_limit = max(judge.time_limit - judge.elapsed(), 1e-3)
-        answer = clarabel.DefaultSolver(
+        solver = clarabel.DefaultSolver(
             sp.csc_matrix(sp.diags_array(self.curvature)),
             self.cost,
             sp.csc_matrix(A),
@@ -194,7 +195,9 @@ class Program:
                 for kind, size in self.cones
             ],
             settings,
-        ).solve()
+        )
+        solver.set_termination_callback(lambda _: interrupts.requested())
+        answer = solver.solve()
         x, z = np.asarray(answer.x), np.clip(np.asarray(answer.z), -LARGEST, LARGEST)
         d = np.maximum(np.nan_to_num(x[: self.pairs]), 0.0)
         return (d / d.sum() if d.sum() > 0 else np.full(d.size, 1 / d.size)), np.nan_to_num(z)
@@ -319,7 +322,13 @@ class Program:
         if t is not None:
             blocks[t] = sp.csc_array(np.append(-c.units(True), np.zeros(self.pairs))[:, None])
         where = self.add("second order", blocks, np.append(c.at_most, np.zeros(self.pairs)))
-        return lambda z: np.append(max(float(z[where][0]), 0.0), -z[where][1:])
+        q = c.errors.axes
+
+        def dual(z: Array) -> Array:
+            y = np.divide(-z[where][1:], np.sqrt(q), where=q > 0, out=np.zeros(q.size))
+            return np.append(max(float(z[where][0]), 0.0), y if c.errors.basis is None else c.errors.basis @ y)
+
+        return dual
 
 
 def _scaled(duals: Sequence[Array]) -> list[Array]:

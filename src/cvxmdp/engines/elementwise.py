@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
+
+from cvxmdp.compiled import threaded
 
 FAST = {"reassoc", "contract", "nsz"}
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@threaded(fastmath=FAST)
 def reflected(d, w):
     """``2d - w``, a row for each row of w."""
     out = np.empty_like(w)
@@ -18,7 +20,7 @@ def reflected(d, w):
     return out
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@threaded(fastmath=FAST)
 def relaxed(w, d, z, omega, anchor, share):
     """``w + omega (z - d)``, pulled back to the anchor by a share of the way."""
     out = np.empty_like(w)
@@ -29,7 +31,7 @@ def relaxed(w, d, z, omega, anchor, share):
     return out
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@threaded(fastmath=FAST)
 def sizes(d, z, before):
     """Of ``z - d`` the sum of absolute values, the norm and the largest; of ``d - before`` the first and the last."""
     total, square, largest, moved, farthest = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -45,7 +47,7 @@ def sizes(d, z, before):
     return total, np.sqrt(square), largest, moved, farthest
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@threaded(fastmath=FAST)
 def pulled(w, sigma, c, phi):
     """``w / sigma - c + phi``."""
     out = np.empty_like(w)
@@ -54,7 +56,7 @@ def pulled(w, sigma, c, phi):
     return out
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@threaded(fastmath=FAST)
 def part(a, w, sigma):
     """Return d and turn ``a = c + M V`` into phi: ``a - w / sigma`` is their difference ``phi - d / sigma``."""
     d = np.empty_like(a)
@@ -65,7 +67,7 @@ def part(a, w, sigma):
     return d
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@threaded(fastmath=FAST)
 def along(a, change, length, w, sigma, d):
     """Fill in the d of ``a + length change - w / sigma``; return its square."""
     square = 0.0
@@ -76,7 +78,7 @@ def along(a, change, length, w, sigma, d):
     return square
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@threaded(fastmath=FAST)
 def advance(change, length, a):
     """Turn the change into ``a + length change``."""
     for i in prange(a.size):

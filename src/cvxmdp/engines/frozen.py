@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from cvxmdp import threads
 from cvxmdp.mdp import Array, Indices
 
 MOST_STEPS = 150
@@ -129,7 +130,8 @@ def _solve(
     natural = max(float(kernels.priced(A, first, begin)[0] @ weights) / weights.size, accuracy / weights.size)
     short = room + give @ begin
     missed = float(np.max(np.where(equal, np.abs(short), -short), initial=0.0))
-    cuts = np.linspace(0, x.size, (get_num_threads() if A.size > PARALLEL_ENTRIES else 1) + 1).astype(np.int64)
+    parts = get_num_threads() if A.size > PARALLEL_ENTRIES and not threads.forked else 1
+    cuts = np.linspace(0, x.size, parts + 1).astype(np.int64)
     for mu in (natural * min(max(np.sqrt(missed), NEAREST_START), 1.0), natural):
         multipliers = begin.copy()
         p, steps = kernels.interior_point(A, x, first, room, ~equal, give, multipliers, mu, accuracy, MOST_STEPS, cuts)

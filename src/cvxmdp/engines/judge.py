@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cvxmdp.certificate import EPS, relative_gap, rounding_of_bound
 from cvxmdp.constraints.combine import Blocks
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines.presolve import Unconstrained, policy_iteration
+from cvxmdp.engines.prover import EPS, FINE, NEGLIGIBLE, Prover, Visits
 from cvxmdp.mdp import MDP, Array, Indices
 from cvxmdp.policy import Policy, policy_from_occupancy
 from cvxmdp.status import Progress, Status
@@ -37,7 +37,11 @@ class Candidate:
     scale: float
     """``|c|'d`` and the sizes of the convex terms: what the gap is relative to."""
     violation: float
-    """Worst violation, free of units."""
+    """Worst violation, free of units; with all that the error may add, once that is known."""
+    visits: Visits | None = None
+    """What d is made of, with its proven error; None as long as d is only about right."""
+    error: float = 0.0
+    """By how much the value may be off."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +51,6 @@ class Bound:
     duals: list[Array]
     V: Array
     value: float
-    rounding: float
-    """What has been left out of the bound because rounding may have added it."""
     pairs: Indices | None = None
     """The best pairs at V and these duals, just after they were priced."""
 
@@ -62,6 +64,14 @@ class Refutation:
     margin: float
     distance: float
     """The margin over the norm of the normals: no occupancy is nearer to the constraints than this."""
+
+
+def relative_gap(excess: float, scale: float) -> float:
+    """Return by how much a value exceeds its bound, relative to a scale.
+
+    Zero where a policy costs less than the bound, as one may that exceeds a limit by what the tolerance allows.
+    """
+    return max(excess, 0.0) / max(scale, 1e-300)
 
 
 @dataclass(eq=False)
@@ -104,6 +114,7 @@ class Judge:
         """Note whether the cost has both signs; else its absolute value, a long array, need not be made."""
         self._signed = bool(np.min(self.c) < 0)
         self._unsettled = np.inf
+        self.prover = Prover(self.mdp, self.dynamics)
 
     def propose(self, d: Array) -> Candidate:
         """Evaluate the policy read off ``d`` and keep it when it is the best so far."""
@@ -137,14 +148,27 @@ class Judge:
     def _measure(self, policy: Policy, visits: Array) -> Candidate:
         """Evaluate a policy whose visits are about the given ones."""
         total = float(visits.sum())
-        exact = self.dynamics.occupancy(policy.probabilities, visits / total if total > 0 else None)
-        return Candidate(
-            policy,
-            exact,
-            float(self.c @ exact) + self.blocks.value(exact),
-            float((np.abs(self.c) if self._signed else self.c) @ exact) + self.blocks.size_of_value(exact),
-            self.blocks.relative(exact),
-        )
+        d = self.dynamics.occupancy(policy.probabilities, visits / total if total > 0 else None)
+        return Candidate(policy, d, self._value(d), self._scale(d), self.blocks.relative(d))
+
+    def _value(self, d: Array) -> float:
+        return float(self.c @ d) + self.blocks.value(d)
+
+    def _scale(self, d: Array) -> float:
+        return float((np.abs(self.c) if self._signed else self.c) @ d) + self.blocks.size_of_value(d)
+
+    def measured(self, candidate: Candidate) -> Candidate:
+        """Return the same policy with a proven error of all it does."""
+        if candidate.visits is not None:
+            return candidate
+        pi, owner = candidate.policy.probabilities, self.dynamics.owner
+        visits = self.prover.visits(pi, self.tolerance, self.dynamics.per_state(candidate.d))
+        d = visits.occupancy(owner, pi)
+        spread = visits.spread(owner, pi, d)
+        sizes = np.abs(self.c) if self._signed else self.c
+        error = float(spread.of(sizes)) + sum(term.change(d, spread) for term in self.blocks.terms)
+        violation = self.blocks.relative(d, spread)
+        return Candidate(candidate.policy, d, self._value(d), self._scale(d), violation, visits, error)
 
     @property
     def _fallback(self) -> Indices:
@@ -178,19 +202,33 @@ class Judge:
             enough = self.best.value - CLOSED * self.tolerance * self.best.scale + top
         u += self.c
         priced = policy_iteration(self.dynamics, u, start, accuracy, self.deadline, enough=enough)
-        rounding = rounding_of_bound(priced.V, self.c, size)
-        bound = Bound(list(duals), priced.V, priced.bound - top - rounding, rounding)
+        scale = self.best.scale if self.best is not None else 0.0
+        bound = self._bounded(duals, priced, (u, top, size), self.c, self.tolerance * scale)
         if self.bound is None or bound.value > self.bound.value:
             self.bound = bound
         return replace(bound, pairs=priced.pairs)
 
+    def _bounded(
+        self, duals: Sequence[Array], priced: Unconstrained, known: tuple[Array, float, float], c: Array, wanted: float
+    ) -> Bound:
+        """Turn what was priced at cost ``c + u`` into a bound, all that rounding may have added left out.
+
+        Where that would be more than a share of what is ``wanted``, it is computed again in extended precision.
+        """
+        total, top, size = known
+        rounding = self.prover.rounding(priced.V, total, size)
+        bound = Bound(list(duals), priced.V, priced.bound - top - rounding)
+        if rounding <= NEGLIGIBLE * wanted or not np.isfinite(top):
+            return bound
+        u, fine_top, _ = self.blocks.normals([np.asarray(dual, dtype=FINE) for dual in duals])
+        value, V = self.prover.bound(c, u, fine_top, size, priced.V, NEGLIGIBLE * wanted)
+        return bound if bound.value >= value else Bound(list(duals), V, value)
+
     def prove_least(self) -> None:
         """Note that no policy costs less than the cheapest pair: where that is free, the best policy may be too."""
-        V = np.zeros(self.dynamics.num_states)
-        rounding = rounding_of_bound(V, self.c, 0.0)
-        bound = Bound(self.blocks.no_duals(), V, float(np.min(self.c)) - rounding, rounding)
-        if not self.blocks.terms and (self.bound is None or bound.value > self.bound.value):
-            self.bound = bound
+        least = float(np.min(self.c))
+        if not self.blocks.terms and (self.bound is None or least > self.bound.value):
+            self.bound = Bound(self.blocks.no_duals(), np.zeros(self.dynamics.num_states), least)
 
     def refute(self, duals: Sequence[Array], start: Array | None = None) -> Refutation | None:
         """Try the duals as a proof that no policy obeys the constraints; ``start`` is a value near theirs."""
@@ -202,11 +240,15 @@ class Judge:
         if start is None and self.refutation is not None:
             start = self.refutation.V
         priced = policy_iteration(self.dynamics, u, start, deadline=self.deadline)
-        margin = priced.bound - top - rounding_of_bound(priced.V, np.zeros(1), size)
+        estimate = priced.bound - top
+        if estimate <= 0:
+            return None
+        proof = self._bounded(duals, priced, (u, top, size), np.zeros_like(u), estimate)
+        margin = proof.value
         if margin <= 0:
             return None
         self.refuted = self.refuted or self.elapsed()
-        found = Refutation(list(duals), priced.V, margin, margin / stacked)
+        found = Refutation(list(duals), proof.V, margin, margin / (stacked * (1 + self.c.size * EPS)))
         if self.refutation is None or found.distance > self.refutation.distance:
             self.refutation = found
         return found
@@ -230,8 +272,7 @@ class Judge:
         start = self.moved.V if self.moved is not None else None
         u += self.c
         priced = policy_iteration(self.dynamics, u, start, deadline=self.deadline)
-        rounding = rounding_of_bound(priced.V, self.c, size)
-        bound = Bound(list(duals), priced.V, priced.bound - top - rounding, rounding)
+        bound = self._bounded(duals, priced, (u, top, size), self.c, self.tolerance * self.nearest.scale)
         before, self.moved = self.moved, bound
         here = self.least_nearest()
         if before is not None:
@@ -245,14 +286,14 @@ class Judge:
         if self.moved is None or self.displacement is None:
             return -np.inf
         moves = self.blocks.stacked(self.moved.duals) * self.displacement
-        return self.moved.value - float(moves.sum()) - 8 * EPS * float(np.abs(moves).sum())
+        return self.moved.value - float(moves.sum()) - (moves.size + 10) * EPS * float(np.abs(moves).sum())
 
     def contradict(self, duals: Sequence[Array]) -> bool:
         """Note duals if they prove that the constraints exclude each other; return whether they do."""
         duals = duals[: len(self.blocks.constraints)]
         u, top, size = self.blocks.normals(duals)
         V = np.zeros(self.dynamics.num_states)
-        margin = float(np.min(u)) - top - rounding_of_bound(V, V, size)
+        margin = float(np.min(u)) - top - self.prover.rounding(V, u, size)
         if not margin > 0:
             return False
         self.refuted = self.elapsed()
@@ -269,7 +310,7 @@ class Judge:
         """Proven relative gap of the best policy; inf while it exceeds a limit or a half is missing."""
         if self.best is None or self.bound is None or self.best.violation > self.tolerance:
             return np.inf
-        return relative_gap(self.best.value - self.bound.value, self.best.scale, self.bound.rounding)
+        return relative_gap(self.best.value + self.best.error - self.bound.value, self.best.scale)
 
     @property
     def deadline(self) -> float:
@@ -291,9 +332,15 @@ class Judge:
 
     def verdict(self) -> Status | None:
         """Say OPTIMAL once the best policy obeys and its gap is proven, a limit once it is reached, else None."""
-        if self.gap <= self.tolerance or (self.obeyed and not self.wants_optimum):
-            return Status.OPTIMAL
+        if self._enough and self.best is not None:
+            self.best = self.measured(self.best)  # what looks good enough has to be so with its error
+            if self._enough:
+                return Status.OPTIMAL
         return self.limit()
+
+    @property
+    def _enough(self) -> bool:
+        return self.gap <= self.tolerance or (self.obeyed and not self.wants_optimum)
 
     @property
     def wants_optimum(self) -> bool:

@@ -7,7 +7,9 @@ state by state, since the states' equations are eliminated one by one; what is l
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
+
+from cvxmdp.compiled import njit
 
 FAST = {"reassoc", "contract", "nsz"}
 BACK_OFF = 0.99
@@ -19,7 +21,7 @@ LOOK = 4
 """Steps between two looks whether the program has a solution."""
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def priced(A, first, lam):
     """Advantages at cost plus priced limits: of each pair less its state's least, who attains it, the least of all."""
     n, num_states = A.shape[1] - 1, first.size - 1
@@ -41,7 +43,7 @@ def priced(A, first, lam):
     return q, greedy, least
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def centre(q, x, first, mu, p, z):
     """Fill in the central point at the prices of q: ``p z = mu`` for each pair, p a distribution in each state.
 
@@ -65,7 +67,7 @@ def centre(q, x, first, mu, p, z):
             p[i] = mu / z[i]
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def eliminate(A, x, first, p, z, means, totals, sums, away, b, start, end):
     """Fill in the rows whose products add up to the Schur complement, and add the predictor's b, for some states.
 
@@ -92,7 +94,7 @@ def eliminate(A, x, first, p, z, means, totals, sums, away, b, start, end):
                 line[k] = root * difference
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def correct(A, x, first, p, z, dp, dz, aim, means, free, sums, b, start, end):
     """Fill in the corrector's free changes of p, which aim at ``p z = aim``, and add its b, for some states."""
     n = A.shape[1] - 1
@@ -109,7 +111,7 @@ def correct(A, x, first, p, z, dp, dz, aim, means, free, sums, b, start, end):
         sums[s] = total
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def directions(A, x, first, p, z, means, totals, free, sums, dy, dp, dz, found, start, end):
     """Fill in the changes of p and z that belong to the multipliers' change dy, for some states.
 
@@ -135,7 +137,7 @@ def directions(A, x, first, p, z, means, totals, free, sums, dy, dp, dz, found, 
     found[0], found[1], found[2] = longest, linear, square
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def move(first, p, z, dp, dz, step, free, start, end):
     """Take the step for some states, prepare the predictor's free changes, and return their part of the gap."""
     gap = 0.0
@@ -147,28 +149,28 @@ def move(first, p, z, dp, dz, step, free, start, end):
     return gap
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@njit(parallel=True, fastmath=FAST)
 def eliminate_all(A, x, first, p, z, means, totals, sums, away, bs, cuts):
     """Let every thread do its part of :func:`eliminate`."""
     for t in prange(cuts.size - 1):
         eliminate(A, x, first, p, z, means, totals, sums, away, bs[t], cuts[t], cuts[t + 1])
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@njit(parallel=True, fastmath=FAST)
 def correct_all(A, x, first, p, z, dp, dz, aim, means, free, sums, bs, cuts):
     """Let every thread do its part of :func:`correct`."""
     for t in prange(cuts.size - 1):
         correct(A, x, first, p, z, dp, dz, aim, means, free, sums, bs[t], cuts[t], cuts[t + 1])
 
 
-@njit(parallel=True, cache=True, fastmath=FAST)
+@njit(parallel=True, fastmath=FAST)
 def directions_all(A, x, first, p, z, means, totals, free, sums, dy, dp, dz, founds, cuts):
     """Let every thread do its part of :func:`directions`."""
     for t in prange(cuts.size - 1):
         directions(A, x, first, p, z, means, totals, free, sums, dy, dp, dz, founds[t], cuts[t], cuts[t + 1])
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def factor(matrix):
     """Turn the lower triangle into its Cholesky factor; return whether there is one."""
     for k in range(matrix.shape[0]):
@@ -185,7 +187,7 @@ def factor(matrix):
     return True
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def solve(lower, b):
     """Solve with a Cholesky factor, in place."""
     for k in range(b.size):
@@ -198,7 +200,7 @@ def solve(lower, b):
         b[k] /= lower[k, k]
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def rows_step(r, lam, bounded, free, dy, dr):
     """Fill in the change of the rows' slacks; return the longest step for slacks and multipliers."""
     longest = FAR
@@ -211,7 +213,7 @@ def rows_step(r, lam, bounded, free, dy, dr):
     return longest
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def impossible(A, x, first, room, lam, bounded):
     """Whether the multipliers prove that no policy meets the limits: at any, the limits' rows sum to more than room."""
     n, total, size = A.shape[1] - 1, 0.0, 0.0
@@ -232,7 +234,7 @@ def impossible(A, x, first, room, lam, bounded):
     return total > 1e-12 * size
 
 
-@njit(cache=True, fastmath=FAST)
+@njit(fastmath=FAST)
 def interior_point(A, x, first, room, bounded, give, lam, mu, accuracy, most_steps, cuts):
     """Mehrotra's predictor-corrector method from the central point at prices lam; lam ends as the multipliers.
 

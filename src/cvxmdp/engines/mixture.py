@@ -11,14 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from cvxmdp.certificate import largest
 from cvxmdp.constraints.linear import EQUALITY, INFINITE, Linear
 from cvxmdp.engines.judge import Judge
 from cvxmdp.engines.presolve import occupancy_of
 from cvxmdp.mdp import Array, Indices
 
 FREE = 1e-9
-"""A policy is free of cost below this share of the largest cost."""
+"""A policy is free of cost below this share of what most pairs cost."""
 
 
 @dataclass(eq=False)
@@ -171,13 +170,15 @@ class Mixture:
 
 
 def _natural(judge: Judge) -> float:
-    """Return the size of the cost under the optimum without limits or, where that is free, under even choices."""
-    most = largest(judge.c)
-    if judge.best is not None and judge.best.scale > FREE * most:
+    """Return the size of the cost under the optimum without limits or, where that is free, the cost of most pairs.
+
+    A few pairs may have a penalty that is a trillion times as large, which good policies never pay.
+    """
+    sizes = np.abs(judge.c)
+    typical = float(np.median(sizes[sizes > 0])) if np.any(sizes > 0) else 1.0
+    if judge.best is not None and judge.best.scale > FREE * typical:
         return judge.best.scale
-    counts = np.diff(judge.dynamics.first)
-    even = judge.dynamics.occupancy(np.repeat(1 / counts, counts))
-    return max(float(np.abs(judge.c) @ even), FREE * most) or 1.0
+    return typical
 
 
 def _solve(cost: Array, A: Array, b: Array, ones: Array, bounds: list[tuple[float | None, float | None]]) -> Any:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cvxmdp.certificate import largest
 from cvxmdp.dynamics.base import Dynamics
+from cvxmdp.engines.prover import largest
 from cvxmdp.mdp import Array, Indices
 
 MOST_ROUNDS = 200
@@ -50,14 +50,24 @@ def policy_iteration(
     V = np.zeros(dynamics.num_states) if V is None else V
     best, greedy = dynamics.sweep(c, V)
     pairs, top, top_V, top_pairs = greedy, lower_bound(dynamics, V, best), V, greedy
-    for _ in range(rounds):
+    stuck = False
+    for k in range(rounds):
         gain = V - best
-        rounding = ROUNDING * largest(V)
-        exact = largest(gain) <= max(tolerance, rounding)
-        if exact or top >= enough:
+        # In each state by its own value: elsewhere a penalty may be a trillion times as large.
+        rounding = ROUNDING * (np.abs(V) + np.abs(best))
+        exact = bool(np.all(np.abs(gain) <= np.maximum(tolerance, rounding)))
+        if exact or top >= enough or stuck:
             break
         pairs = np.where(gain > rounding, greedy, pairs)
-        V = dynamics.value(indicator(dynamics, pairs), c, V)
+        before, policy = V, indicator(dynamics, pairs)
+        if largest(gain) > ROUNDING * largest(V):
+            V = dynamics.value(policy, c, V)
+        else:
+            # What is left is below the rounding of the largest values and matters where values are small: solve for the
+            # correction, whose rounding is as much smaller.
+            V = V + dynamics.value(policy, dynamics.advantage(c, V))
+        # A better policy has lower values than the last one's, else what is left is rounding.
+        stuck = k > 0 and bool(np.all(V >= before - rounding))
         best, greedy = dynamics.sweep(c, V)
         bound = lower_bound(dynamics, V, best)
         if bound >= top:

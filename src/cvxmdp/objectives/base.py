@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from cvxmdp.blocks import Response, Term, response_by_differences
+from cvxmdp.blocks import Response, Spread, Stated, Term, response_by_differences
 from cvxmdp.constraints.base import LOOSE, number, numbers
 from cvxmdp.mdp import MDP, Array
 
@@ -96,6 +96,14 @@ class CustomTerm(Term):
     def value(self, point: Array) -> float:
         return number(f"the result of {type(self._term).__name__}.value", self._term.value(point.copy()))
 
+    def change(self, point: Array, spread: Spread) -> float:
+        """Return the change seen at two points near by: of an unknown function no more can be said."""
+        moved = [self.value(np.maximum(point + sign * spread.entries, 0.0)) for sign in (1.0, -1.0)]
+        return max(abs(value - self.value(point)) for value in moved)
+
+    def stated(self) -> Stated:
+        return {"kind": "custom"}, {}
+
     def size(self, point: Array) -> float:
         even = np.full(point.size, 1 / point.size)
         return max(abs(self.value(point)), SMALL * abs(self.value(even)))
@@ -113,11 +121,13 @@ class CustomTerm(Term):
         return projected + scale * (point - projected)
 
     def normal(self, dual: Array) -> tuple[Array, float]:
+        dual = np.asarray(dual, dtype=np.float64)  # a user's prox has no more precision
         z = self.prox(dual, 1.0)
         u = dual - z
         return u, float(u @ z) - self.value(z)
 
     def magnitude(self, dual: Array) -> float:
+        dual = np.asarray(dual, dtype=np.float64)
         z = self.prox(dual, 1.0)
         return float(np.max(np.abs(dual - z)) + np.abs(dual - z) @ np.abs(z)) + abs(self.value(z))
 
@@ -125,9 +135,10 @@ class CustomTerm(Term):
         return response_by_differences(lambda y: self.prox(y, step), point, projected)
 
 
-def read_objective(mdp: MDP, minimize: Any) -> tuple[Array, list[Term], str]:
-    """Split what is minimized into one cost over pairs, convex terms bound to the model, and a name."""
-    c, names = np.zeros(mdp.num_pairs), []
+def read_objective(mdp: MDP, minimize: Any) -> tuple[Array, list[Term], tuple[str | None, ...]]:
+    """Split what is minimized into one cost over pairs, convex terms bound to the model, and the costs' names."""
+    c = np.zeros(mdp.num_pairs)
+    names: list[str | None] = []
     terms: list[Term] = []
     for part in _parts(minimize):
         if hasattr(part, "bind") and not isinstance(part, type):
@@ -141,8 +152,8 @@ def read_objective(mdp: MDP, minimize: Any) -> tuple[Array, list[Term], str]:
             terms.append(CustomTerm(part, mdp))
         else:
             c = c + mdp.cost(part, "minimize")
-            names.append(part if isinstance(part, str) else "cost")
-    return c, terms, " + ".join([*names, *(term.name for term in terms)])
+            names.append(part if isinstance(part, str) else None)
+    return c, terms, tuple(names)
 
 
 def _parts(minimize: Any) -> Sequence[Any]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.blocks import Response, Term
+from cvxmdp.blocks import Response, Spread, Stated, Term
 from cvxmdp.constraints.ball import Norm, exponent
-from cvxmdp.constraints.base import check_point, occupancy_of
+from cvxmdp.constraints.base import check_point, occupancy_of, scalar
 from cvxmdp.mdp import MDP, Array
 from cvxmdp.objectives.base import Summand, weight_of
 
@@ -43,10 +43,10 @@ class Distance(Summand):
 
     def bind(self, mdp: MDP) -> Term:
         """Return the term in a model."""
-        return _Distance(self.name, occupancy_of(mdp, self.center, "center"), self.weight, self.norm)
+        return DistanceTerm(self.name, occupancy_of(mdp, self.center, "center"), self.weight, self.norm)
 
 
-class _Distance(Term):
+class DistanceTerm(Term):
     """The dual array is the subgradient u; its dual norm is at most the weight, and its conjugate ``u'center``."""
 
     def __init__(self, name: str, center: Array, weight: float, norm: Norm) -> None:
@@ -54,6 +54,12 @@ class _Distance(Term):
 
     def value(self, point: Array) -> float:
         return self.weight * self.norm(check_point(point, self.center.size) - self.center)
+
+    def change(self, point: Array, spread: Spread) -> float:
+        return self.weight * self.norm.change(spread)
+
+    def stated(self) -> Stated:
+        return {"kind": "distance", "weight": self.weight, "p": self.norm.p}, {"center": self.center}
 
     def size(self, point: Array) -> float:
         return self.weight * (self.norm(point) + self.norm(self.center))
@@ -67,7 +73,7 @@ class _Distance(Term):
         u = check_point(dual, self.center.size)
         size = self.norm.conjugate(u)
         u = u * (self.weight / size) if size > self.weight else u
-        return u, float(u @ self.center)
+        return u, scalar(u @ self.center)
 
     def magnitude(self, dual: Array) -> float:
         return float(np.max(np.abs(dual)) + np.abs(dual) @ np.abs(self.center))

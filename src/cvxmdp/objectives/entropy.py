@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvxmdp.blocks import Response, Term
-from cvxmdp.constraints.base import check_point, occupancy_of
+from cvxmdp.blocks import Response, Spread, Stated, Term
+from cvxmdp.constraints.base import check_point, occupancy_of, scalar
 from cvxmdp.constraints.entropy import Entropic, check_distribution, check_of, entropic
 from cvxmdp.mdp import MDP, Array
 from cvxmdp.objectives.base import Summand, weight_of
@@ -39,7 +39,7 @@ class NegativeEntropy(Summand):
 
     def bind(self, mdp: MDP) -> Term:
         """Return the term in a model."""
-        return _EntropicTerm(self.name, entropic(mdp, self.of), self.weight)
+        return EntropicTerm(self.name, entropic(mdp, self.of), self.weight)
 
 
 class KL(Summand):
@@ -73,10 +73,10 @@ class KL(Summand):
     def bind(self, mdp: MDP) -> Term:
         """Return the term in a model."""
         reference = occupancy_of(mdp, self.reference, "reference")
-        return _EntropicTerm(self.name, Entropic(reference[reference > 0]), self.weight, reference > 0)
+        return EntropicTerm(self.name, Entropic(reference[reference > 0]), self.weight, reference > 0)
 
 
-class _EntropicTerm(Term):
+class EntropicTerm(Term):
     """``weight F``.  Its dual is the subgradient u, with conjugate ``weight sum r exp(u / weight - 1)``.
 
     Pairs that a reference never visits are not ``allowed``: a constraint forbids them, and F is of the others.
@@ -104,6 +104,16 @@ class _EntropicTerm(Term):
     def value(self, point: Array) -> float:
         return self.weight * self.function.value(self.function.entries(self._kept(point)))
 
+    def change(self, point: Array, spread: Spread) -> float:
+        kept = Spread(self._kept(spread.entries), spread.rest)
+        return self.weight * self.function.change(self.function.entries(self._kept(point)), kept)
+
+    def stated(self) -> Stated:
+        of = "pairs" if self.function.owner is None else "states"
+        allowed = {} if self._allowed is None else {"allowed": self._allowed}
+        arrays = {"reference": self.function.reference, **allowed}
+        return {"kind": "entropic", "weight": self.weight, "of": of}, arrays
+
     def size(self, point: Array) -> float:
         x = np.maximum(self.function.entries(self._kept(point)), 0.0)
         logarithms = np.abs(np.log(x[x > 0])) + np.abs(np.log(self.function.reference[x > 0]))
@@ -124,7 +134,12 @@ class _EntropicTerm(Term):
             exponentials = np.exp(u / self.weight - 1.0)
         spread = u if self.function.owner is None else u[self.function.owner]
         none = np.zeros(spread.size if self._allowed is None else self._allowed.size)
-        return self._filled(spread, none), self.weight * float(r @ exponentials)
+        return self._filled(spread, none), scalar(self.weight * (r @ exponentials))
+
+    def magnitude(self, dual: Array) -> float:
+        u, top = self.normal(dual)
+        # The exponentials are as exact as their exponents.
+        return float(np.max(np.abs(u), initial=0.0) + abs(top) * (3 + np.max(np.abs(dual)) / self.weight))
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
         x = self.function.entries(self._kept(point))

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cvxmdp.names import printable
 from cvxmdp.status import Status
 
 if TYPE_CHECKING:
+    from cvxmdp.blocks import Constraint
     from cvxmdp.solution import Infeasibility, Solution
 
 WIDTH = 80
 MOST_NAMES = 6
-SEEN = 0.01
-"""Share of the tolerance from which on an excess is mentioned."""
 
 
 def describe(solution: Solution) -> str:
@@ -25,18 +25,17 @@ def describe(solution: Solution) -> str:
     found = solution.infeasibility
     lines = (_outcome if found is None else describe_conflict)(solution)
     for name, cost in solution.costs.items():
-        lines.append(f"  cost {name}: {cost:.8g}")
-    for name, violation in solution.violations.items():
+        lines.append(f"  {printable(name)}: {cost:.8g}")
+    for i, name in enumerate(solution.violations):
+        parts = [_level(solution, i, name)]
         if found is not None:
-            lines.append(f"  limit {name}: {_limit(found, name, violation)}")
-            continue
-        price = np.ravel(solution.prices[name])
-        worst = float(price[np.argmax(np.abs(price))]) if price.size else 0.0
-        excess = f"exceeded by {violation:.3g}" if violation > 0 and solution.status is not Status.OPTIMAL else "obeyed"
-        effect = "no effect on the optimum" if worst == 0 else f"raising it by 1 changes the optimum by {worst:.4g}"
-        lines.append(f"  limit {name}: {excess}; {effect}")
-    total = solution.stats.seconds["total"]
-    lines.append(f"  {solution.stats.method}; {solution.stats.iterations} passes, {total:.2f} s")
+            parts.append(_part(found, name))
+        elif solution.status is Status.OPTIMAL:
+            parts.append(_effect(solution, i, name))
+        lines.append(f"  limit {printable(name)}: {'; '.join(part for part in parts if part)}")
+    stats = solution.stats
+    passes = f"{stats.iterations} pass{'' if stats.iterations == 1 else 'es'}"
+    lines.append(f"  {stats.method}; {passes}, {stats.seconds['total']:.2f} s")
     return "\n".join(wrapped for line in lines for wrapped in _wrapped(line))
 
 
@@ -47,16 +46,53 @@ def _wrapped(line: str) -> list[str]:
 
 def _outcome(solution: Solution) -> list[str]:
     """Say status, value, bound and gap."""
-    known = solution.status is Status.OPTIMAL or all(excess == 0 for excess in solution.violations.values())
-    gap = f"relative gap {max(solution.gap, 0.0):.2g}" if known else "no gap, since the policy exceeds a limit"
+    gap = f"relative gap {solution.gap:.2g}"
+    if not math.isfinite(solution.gap):
+        gap = "no gap, since the policy exceeds a limit"
     lines = [
         f"{solution.status.name}: {solution.status.value}",
         f"  value {solution.value:.8g}, proven bound {solution.bound:.8g}, {gap}",
     ]
-    excess = solution.stats.history[-1].violation if solution.stats.history else 0.0
-    if solution.status is Status.OPTIMAL and excess > SEEN * solution.certificate.tolerance:
-        lines.append(f"  a limit is exceeded by {excess:.1e} of its size, which the tolerance allows")
+    if solution.status is Status.OPTIMAL and any(excess > 0 for excess in solution.violations.values()):
+        lines.append("  where a limit is exceeded, it is by no more than the tolerance allows")
     return lines
+
+
+def _level(solution: Solution, i: int, name: str) -> str:
+    """Say what a limit limits, how much of it the policy does, and what is allowed."""
+    limit, level, violation = solution.asked.limits[i], solution.levels[name], solution.violations[name]
+    excess = f", exceeded by {violation:.3g}" if violation > 0 else ""
+    if limit is None:
+        return f"exceeded by {violation:.3g}" if violation > 0 else "obeyed"
+    if isinstance(level, float):
+        return f"{level:.8g} of {limit.said()}{excess}"
+    return f"{limit.said()}: {f'the worst exceeded by {violation:.3g}' if violation > 0 else 'all obeyed'}"
+
+
+def _effect(solution: Solution, i: int, name: str) -> str:
+    """Say what a limit has to do with the optimum, as far as that is proven."""
+    dual = solution.evidence.proofs["bound"].duals[i]
+    price, limit = np.ravel(solution.prices[name]), solution.asked.limits[i]
+    if limit is not None and not np.any(limit.normal(dual)[0]):
+        return "leaving it out would save nothing"  # to the tolerance: the bound does not use it
+    if not np.any(price):
+        return "it matters by the pairs it forbids"
+    if price.size > 1:
+        return f"{np.count_nonzero(price)} of {price.size} limits matter"
+    size = _size(limit)
+    amount = 0.01 * size if size else 1.0
+    what = f"one per cent ({amount:.3g})" if size else "1"
+    return f"relaxing it by {what} saves at most {abs(float(price[0])) * amount:.3g}"
+
+
+def _size(limit: Constraint | None) -> float:
+    """The absolute value of a limit that is one number; 0 where it is not."""
+    if limit is None:
+        return 0.0
+    words, arrays = limit.stated()
+    ends = [abs(float(end)) for key in ("upper", "lower") if key in arrays for end in arrays[key] if np.isfinite(end)]
+    ends += [abs(float(words[key])) for key in ("radius", "bound", "at_most") if key in words]
+    return max(ends, default=0.0)
 
 
 def describe_conflict(solution: Solution) -> list[str]:
@@ -69,18 +105,44 @@ def describe_conflict(solution: Solution) -> list[str]:
         if math.isfinite(found.least)
         else ", however far the limits are relaxed."
     )
-    if len(found.conflict) == 1:
-        sentences.append(f"{_listed(found.conflict)} cannot be obeyed by itself.")
-    elif found.conflict:
-        less = "; without any one of them they could be" if found.irreducible else ""
+    for name, beyond in found.impossible.items():
+        sentences.append(_alone(solution, name, beyond))
+    if found.conflict and not (len(found.conflict) == 1 and found.impossible):
+        less = "; without any one of them they could be" if found.irreducible and len(found.conflict) > 1 else ""
         sentences.append(f"These cannot all be obeyed: {_listed(found.conflict)}{less}.")
-    cures = [f"{name} {limit.alone}" for name, limit in found.relax.items() if limit.alone]
-    if cures:
+    cures = [f"{name} {limit.alone}" for name, limit in found.relax.items() if limit.alone is not None]
+    if len(cures) == 1:
+        sentences.append(f"One change alone would do: {_listed(cures)}.")
+    elif cures:
         sentences.append(f"One of these changes alone would do: {_listed(cures, 'or')}.")
     elif all(limit.amount is None for limit in found.relax.values()):
         sentences.append("No single limit can be relaxed to end this, if the others are kept.")
+        if together := _together(solution):
+            sentences.append(f"Together these would do: {_listed(together)}.")
     sentences.append(_done(solution, found))
     return textwrap.wrap(" ".join(sentences), WIDTH, subsequent_indent="  ")
+
+
+def _alone(solution: Solution, name: str, beyond: float) -> str:
+    """Say of a limit that it is impossible by itself, and what is possible from this start."""
+    words = f"{printable(name)} cannot be obeyed by itself"
+    limit = dict(zip(solution.asked.names, solution.asked.limits, strict=False)).get(name)
+    if limit is None or math.isnan(beyond):
+        return words + "."
+    words += f": from this start no policy does better than {limit.said(beyond)}"
+    if math.isfinite(solution.asked.discount):
+        steps = 1 / (1 - solution.asked.discount)
+        words += f" (the discount looks about {steps:.3g} step{'' if steps < 1.5 else 's'} ahead)"
+    return words + "."
+
+
+def _together(solution: Solution) -> list[str]:
+    """What the exceeded limits would have to become for the policy returned."""
+    return [
+        f"{name} {limit.said(solution.violations[name])}"
+        for name, limit in zip(solution.asked.names, solution.asked.limits, strict=False)
+        if limit is not None and 0 < solution.violations[name] < math.inf
+    ]
 
 
 def _done(solution: Solution, found: Infeasibility) -> str:
@@ -90,8 +152,12 @@ def _done(solution: Solution, found: Infeasibility) -> str:
         for name, limit in found.relax.items()
         if limit.exceeded > 0
     ]
-    if found.compromise == "nearest":
-        what = "The policy returned comes nearest to the limits"
+    if found.near is not None:
+        high, low = found.near
+        if high <= (1 + solution.tolerance) * low:
+            what = "The policy returned comes nearest to the limits"
+        else:
+            what = f"The policy returned is at a distance of {high:.4g}, where none is nearer than {low:.4g},"
     elif found.compromise == "relative":
         what = "The policy returned exceeds limits by the least share of their size"
     elif found.compromise == "priority":
@@ -104,20 +170,21 @@ def _done(solution: Solution, found: Infeasibility) -> str:
     return what + "."
 
 
-def _limit(found: Infeasibility, name: str, violation: float) -> str:
-    """Say of one limit whether it is obeyed, and what it has to do with the conflict."""
-    words = f"exceeded by {violation:.4g}" if violation > 0 else "obeyed"
+def _part(found: Infeasibility, name: str) -> str:
+    """Say of one limit what it has to do with the conflict."""
     limit = found.relax[name]
-    if limit.innocent and found.conflict:
-        return f"{words}; not part of this conflict"
+    if name in found.impossible:
+        return "impossible by itself"
+    if limit.innocent:
+        return "not part of this conflict"
     if limit.amount is None:
-        return f"{words}; relaxing it alone is not enough"
-    return words if math.isnan(limit.amount) else f"{words}; enough alone: {limit.alone}"
+        return "relaxing it alone is not enough"
+    return "" if limit.alone is None else f"enough alone: {limit.alone}"
 
 
 def _listed(names: Sequence[str], word: str = "and") -> str:
     """Join names in a sentence; of many only the first."""
-    shown = list(names[:MOST_NAMES])
+    shown = [printable(name) for name in names[:MOST_NAMES]]
     if len(names) > MOST_NAMES:
         shown.append(f"{len(names) - MOST_NAMES} more")
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {word} {shown[-1]}" if shown else "none"

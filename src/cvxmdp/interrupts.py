@@ -1,0 +1,73 @@
+"""Ctrl-C during a solve: it raises a flag that is read wherever limits are read, and ends the solve as a limit does.
+
+An exception instead could strike anywhere: inside a compiled kernel, where it is lost or leaves half a result behind.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+GRACE = 0.3
+"""Seconds after Ctrl-C in which the work at hand may still be brought to an end."""
+
+
+class _Flag:
+    since = math.inf
+    """When Ctrl-C was pressed, on the clock ``time.perf_counter``."""
+    told = False
+    """Whether an exception has said so already."""
+
+
+def requested() -> bool:
+    """Whether Ctrl-C was pressed in this solve.  Solves in other threads than the main one go on, as threads do."""
+    return _Flag.since < math.inf and threading.current_thread() is threading.main_thread()
+
+
+def over(deadline: float) -> bool:
+    """Whether a deadline on the clock ``time.perf_counter`` has passed or Ctrl-C was pressed."""
+    return requested() or time.perf_counter() >= deadline
+
+
+def late() -> bool:
+    """Whether Ctrl-C was pressed so long ago that also work without which little is known should be cut short."""
+    return requested() and time.perf_counter() >= _Flag.since + GRACE
+
+
+def leave() -> None:
+    """Raise ``KeyboardInterrupt``, if Ctrl-C was pressed, where long work has nothing to return before its end.
+
+    Only once, so that what has to be done at the end of a solve can pass the same place.
+    """
+    if requested() and not _Flag.told:
+        _Flag.told = True
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def flagged() -> Iterator[None]:
+    """Let Ctrl-C raise the flag while the block runs.
+
+    Only in the main thread, which alone hears of it, and only where nobody has said what Ctrl-C should do.  A solve
+    within a solve shares the flag of the outer one.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    _Flag.since, _Flag.told = math.inf, False
+    signal.signal(signal.SIGINT, _raise_flag)
+    try:
+        yield
+    finally:
+        _Flag.since = math.inf
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _raise_flag(number: int, frame: FrameType | None) -> None:
+    _Flag.since = min(_Flag.since, time.perf_counter())

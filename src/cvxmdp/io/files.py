@@ -1,0 +1,262 @@
+"""Archives of plain arrays with a JSON header, and files that are written whole or not at all.
+
+Nothing is pickled, so nothing in a file can run code; and nothing is believed before it is checked, so that a file of
+a few bytes cannot ask for gigabytes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO, Any, NoReturn
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp.names import printable
+
+Path = str | os.PathLike[str]
+
+VERSION = 2
+"""The version of the format that is written and read."""
+SMALL, GROWTH = 64 * 2**20, 200
+"""An archive may unpack to this many bytes, or to this many times its size."""
+SMALL_HEADER, GROWTH_HEADER = 4 * 2**20, 20
+"""The same for its header: parsed JSON takes many times the bytes of its text."""
+ARRAY_HEADER = 128
+"""Bytes that NumPy puts before an array of numbers."""
+
+
+@contextmanager
+def write_atomically(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for writing that takes the place of ``path`` once it is complete and on the disk.
+
+    Whatever happens before that, a full disk or the end of the process, what ``path`` held stays as it was.
+
+    Parameters
+    ----------
+    path : str or path
+        The file to write.  A link is followed.
+
+    Raises
+    ------
+    ValueError
+        When the path is no name of a file.
+    OSError
+        When the file cannot be written.  It names ``path``.
+    """
+    name = file_name(path)
+    target = os.path.realpath(name)
+    if os.path.lexists(target) and not os.path.isfile(target):
+        raise ValueError(f"{name!r} is not a file but a folder or a device; give the name of a file")
+    # Of a fixed length, so that every name that fits the file system can be written.
+    unfinished = os.path.join(os.path.dirname(target), f".cvxmdp-{secrets.token_hex(8)}.part")
+    try:
+        if os.path.exists(target):
+            open(target, "ab").close()  # a file that may not be written must not be replaced either
+        with open(unfinished, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if os.path.exists(target):
+            shutil.copymode(target, unfinished)
+        os.replace(unfinished, target)
+    except BaseException as error:
+        if os.path.exists(unfinished):
+            os.unlink(unfinished)
+        if isinstance(error, OSError):
+            error.filename = name  # and not that of the unfinished file
+        raise
+
+
+def write_archive(path: Path, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """Write arrays and a header, atomically.
+
+    Parameters
+    ----------
+    path : str or path
+        The file to write.
+    header : mapping
+        What JSON can hold, without numbers that are not finite, and with a ``"kind"``.  The version is added.
+    arrays : mapping of str to array
+        Numbers or truth values, of any shape.
+    """
+    text = json.dumps({"version": VERSION, **header}, allow_nan=False)
+    members = {"header": np.frombuffer(text.encode(), dtype=np.uint8)}
+    members |= {name: np.asarray(array) for name, array in arrays.items()}
+    with write_atomically(path) as file:
+        np.savez_compressed(file, allow_pickle=False, **members)
+        total = sum(array.nbytes + ARRAY_HEADER for array in members.values())
+        if not _fits(total, len(text) + ARRAY_HEADER, file.tell()):
+            # Almost nothing but zeros: a reader would take it for an archive made to fill its memory.
+            file.seek(0)
+            file.truncate()
+            np.savez(file, allow_pickle=False, **members)
+
+
+def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read what :func:`write_archive` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        The file to read.
+    kind : str
+        The kind that its header must state.
+
+    Returns
+    -------
+    header : dict
+        The header, its kind and version checked, nothing else.
+    arrays : dict of str to ndarray
+        The other members, each of numbers or truth values.
+
+    Raises
+    ------
+    ValueError
+        When the file is missing, damaged, of another kind or version, or unpacks to far more than its size.
+    """
+    name = file_name(path)
+    if not os.path.exists(name):
+        raise ValueError(f"there is no file {name!r}")
+    if not os.path.isfile(name):
+        raise ValueError(f"{name!r} is not a {kind} but a folder or a device; give a file written by .save(path)")
+    try:
+        with open(name, "rb") as file, zipfile.ZipFile(file) as archive:
+            arrays = _members(archive, os.fstat(file.fileno()).st_size)
+        header = json.loads(arrays.pop("header").tobytes().decode(), parse_constant=_no_number)
+    except MemoryError:
+        raise
+    except _RefusedError as reason:
+        raise ValueError(f"{name!r} is not a {kind}: it {reason}; write one with .save(path)") from None
+    except OSError as error:
+        raise ValueError(f"{name!r} cannot be read: {error.strerror or error}") from None
+    except Exception:  # whatever a damaged archive makes zipfile, zlib, NumPy or JSON raise
+        raise ValueError(f"{name!r} is not a {kind} in .npz form, or is damaged; write one with .save(path)") from None
+    if not isinstance(header, dict) or not isinstance(header.get("kind"), str):
+        raise ValueError(f"{name!r} is not a {kind}: its header does not say what it holds; write one with .save(path)")
+    if header["kind"] != kind:
+        raise ValueError(f"{name!r} holds a {printable(header['kind'][:50])}, not a {kind}")
+    if type(header.get("version")) is not int or header["version"] != VERSION:
+        raise ValueError(
+            f"{name!r} has version {json.dumps(header.get('version'))[:50]} of the format, and this library reads "
+            f"version {VERSION}; make the file again with .save(path)"
+        )
+    return header, arrays
+
+
+def file_name(path: Path) -> str:
+    """Return a path as a string, if it can be the name of a file."""
+    name = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise ValueError(f"path must be the name of a file, not {name!r}")
+    return name
+
+
+@contextmanager
+def blaming(path: Path) -> Iterator[None]:
+    """Name the file in every error about its content."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{file_name(path)!r}: {error}") from None
+
+
+def take(arrays: Mapping[str, Any], name: str, shape: Sequence[int | None], kinds: str = "f") -> Any:
+    """Return an array of an archive after checking it.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray
+        What :func:`read_archive` returned.
+    name : str
+        Which of them.
+    shape : sequence of int or None
+        Its shape; None where any length will do.
+    kinds : str
+        Which kinds of ``dtype.kind`` will do: ``"f"`` floats, ``"iu"`` whole numbers, ``"b"`` truth values.
+    """
+    if name not in arrays:
+        raise ValueError(f"the array {name!r} is missing")
+    array = arrays[name]
+    if array.dtype.kind not in kinds:
+        raise ValueError(f"the array {name!r} holds {array.dtype}, which is not of kind {' or '.join(kinds)}")
+    if array.ndim != len(shape) or any(n is not None and n != m for n, m in zip(shape, array.shape, strict=True)):
+        wanted = " x ".join("any" if n is None else str(n) for n in shape) or "one number"
+        raise ValueError(f"the array {name!r} has shape {array.shape}; it must be {wanted}")
+    return array
+
+
+def matrix_members(name: str, matrix: Any) -> dict[str, Any]:
+    """Return a dense or CSR matrix as members of an archive."""
+    if not sp.issparse(matrix):
+        return {name: matrix}
+    return {
+        f"{name}_data": matrix.data,
+        f"{name}_indices": matrix.indices,
+        f"{name}_indptr": matrix.indptr,
+        f"{name}_shape": np.array(matrix.shape),
+    }
+
+
+def take_matrix(arrays: Mapping[str, Any], name: str, shape: tuple[int, int]) -> Any:
+    """Return a matrix written as :func:`matrix_members`, an ndarray or a CSR array, after checking it."""
+    if name in arrays:
+        return take(arrays, name, shape)
+    stated = take(arrays, f"{name}_shape", [2], "iu")
+    if tuple(map(int, stated)) != shape:
+        raise ValueError(f"the array '{name}_shape' is {stated.tolist()}; it must be {list(shape)}")
+    data = take(arrays, f"{name}_data", [None])
+    indices = take(arrays, f"{name}_indices", [data.size], "iu")
+    indptr = take(arrays, f"{name}_indptr", [shape[0] + 1], "iu")
+    if indptr[0] != 0 or indptr[-1] != data.size or np.any(indptr[1:] < indptr[:-1]):
+        raise ValueError(f"the array '{name}_indptr' must rise from 0 to the {data.size} entries of '{name}_data'")
+    if data.size and not 0 <= indices.min() <= indices.max() < shape[1]:
+        raise ValueError(f"the array '{name}_indices' must hold numbers from 0 to {shape[1] - 1}")
+    return sp.csr_array((data, indices, indptr), shape=shape)
+
+
+class _RefusedError(Exception):
+    """Why an archive that could be opened is not read."""
+
+
+def _fits(total: int, header: int, size: int) -> bool:
+    return total <= max(SMALL, GROWTH * size) and header <= max(SMALL_HEADER, GROWTH_HEADER * size)
+
+
+def _members(archive: zipfile.ZipFile, size: int) -> dict[str, Any]:
+    """Read all arrays of an archive of ``size`` bytes.  What its directory says of their sizes also limits reading."""
+    members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+    if len(members) != len(archive.infolist()):
+        raise _RefusedError("holds two members of the same name")
+    if "header" not in members:
+        raise _RefusedError("has no header")
+    if not _fits(sum(info.file_size for info in members.values()), members["header"].file_size, size):
+        raise _RefusedError(f"would unpack to far more than its {size} bytes")
+    return {name: _array(archive, name, info) for name, info in members.items()}
+
+
+def _array(archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo) -> Any:
+    # Other methods of packing may ask for gigabytes of memory of their own.
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise _RefusedError(f"packs its member {name!r} in a way that is not read here")
+    with archive.open(info) as member:
+        if np.lib.format.read_magic(member) != (1, 0):
+            raise _RefusedError(f"holds a member {name!r} that is not an array")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(member, max_header_size=ARRAY_HEADER)
+        size = math.prod(shape) * dtype.itemsize
+        if dtype.kind not in "biuf" or min(shape, default=0) < 0 or size != info.file_size - member.tell():
+            raise _RefusedError(f"holds a member {name!r} that is not a whole array of numbers")
+    with archive.open(info) as member:
+        array = np.lib.format.read_array(member, allow_pickle=False, max_header_size=ARRAY_HEADER)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _no_number(text: str) -> NoReturn:
+    raise _RefusedError(f"has a header with {text}, which JSON does not know")

@@ -1,0 +1,104 @@
+"""Models as ``.npz`` archives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cvxmdp.io.files import VERSION, Path, blaming, matrix_members, read_archive, take, take_matrix, write_archive
+from cvxmdp.mdp import MDP
+from cvxmdp.names import Numbers
+
+KIND = "cvxmdp model"
+
+
+def save_mdp(mdp: MDP, path: Path) -> None:
+    """Write a model."""
+    write_archive(path, *model_parts(mdp))
+
+
+def model_parts(mdp: MDP) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return header and arrays of a model."""
+    header = {
+        "kind": KIND,
+        "version": VERSION,
+        "discount": mdp.discount,
+        "states": stored_names(mdp.states),
+        "actions": stored_names(mdp.actions),
+        "costs": list(mdp.costs),
+    }
+    arrays = {"state": mdp.state, "action": mdp.action, "initial": mdp.initial}
+    arrays |= matrix_members("P", mdp.transitions)
+    arrays |= {f"cost:{i}": cost for i, cost in enumerate(mdp.costs.values())}
+    return header, arrays
+
+
+def load(path: Path) -> MDP:
+    """Read a model written by :meth:`cvxmdp.MDP.save`.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Raises
+    ------
+    ValueError
+        When the file is not such a model, saying what it is instead.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm, tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "grid.npz"
+    ...     cm.worlds.gridworld(size=3).save(path)
+    ...     cm.load(path)
+    MDP(9 states, 36 pairs, costs: time, collision, discount 0.99)
+    """
+    header, arrays = read_archive(path, KIND)
+    with blaming(path):
+        return _model(header, arrays)
+
+
+def _model(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> MDP:
+    """Build a model after checking that all sizes agree: nothing larger than the arrays is made before."""
+    state = take(arrays, "state", [None], "iu")
+    initial = take(arrays, "initial", [None])
+    action = take(arrays, "action", [state.size], "iu")
+    P = take_matrix(arrays, "P", (state.size, initial.size))
+    names = read_texts(header, "costs")
+    if len(set(names)) != len(names):
+        raise ValueError("the header gives two costs the same name")
+    costs = {name: take(arrays, f"cost:{i}", [state.size]) for i, name in enumerate(names)}
+    known = {"state", "action", "initial", *matrix_members("P", P), *(f"cost:{i}" for i in range(len(names)))}
+    if unknown := sorted(set(arrays) - known):
+        raise ValueError(f"the array {unknown[0]!r} is none of a model with {len(names)} costs")
+    if not isinstance(header.get("discount"), float):
+        raise ValueError("the header has no discount that is a number between 0 and 1")
+    actions = int(action.max(initial=-1)) + 1
+    return MDP.from_pairs(
+        state, action, P, costs, header["discount"], initial,
+        read_stored_names(header, "states", initial.size), read_stored_names(header, "actions", actions),
+    )  # fmt: skip
+
+
+def stored_names(names: Sequence[str]) -> int | list[str]:
+    """Return names as a header holds them: how many there are, where they are numbers."""
+    return len(names) if isinstance(names, Numbers) else list(names)
+
+
+def read_stored_names(header: Mapping[str, Any], what: str, count: int) -> tuple[str, ...] | None:
+    """Return names of states or actions that a header holds, or None where they are ``count`` numbers."""
+    if type(header.get(what)) is not int:
+        return read_texts(header, what)
+    if header[what] != count:
+        raise ValueError(f"the header states {header[what]} {what}; the arrays have {count}")
+    return None
+
+
+def read_texts(header: Mapping[str, Any], what: str) -> tuple[str, ...]:
+    """Return a list of strings that a header holds."""
+    texts = header.get(what)
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"the header has no list of names called {what!r}")
+    return tuple(texts)

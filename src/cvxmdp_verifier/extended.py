@@ -1,0 +1,286 @@
+"""Rigorous sums in extended precision: every result comes with a bound on what rounding may have done to it.
+
+Numbers are ``np.longdouble``: 64 bits of mantissa on x86, 53 where the platform has nothing better, which makes every
+allowance coarser and none wrong.  A sum of n products is off by at most ``n u / (1 - n u)`` times the sum of their
+absolute values, in whatever order it is taken, where u is half of ``EPS``.  The allowance is ``(n + 8) EPS``, twice
+as much, so that it also covers the rounding of the absolute values and a few operations more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Real = Any
+"""A longdouble or an array of them: NumPy's stubs do not tell them apart in a way that helps here."""
+Ints = npt.NDArray[np.int64]
+
+LD = np.longdouble
+EPS: Real = LD(np.finfo(LD).eps)
+TINY: Real = LD(np.finfo(LD).smallest_normal)
+"""What one operation may lose to underflow, also where subnormal numbers are flushed to zero."""
+EPS64 = float(np.finfo(np.float64).eps)
+GROWN: Real = LD(1) + LD(2) ** -10
+"""Errors are computed with rounding too; growing them by a thousandth covers it."""
+CHUNK = 2**18
+"""Entries of a matrix that exist in extended precision at a time."""
+
+
+class Close(NamedTuple):
+    """A number or array, and a bound on its distance to the truth."""
+
+    value: Real
+    error: Real
+
+    @property
+    def low(self) -> Real:
+        """A number that the truth is not below."""
+        return np.where(np.isfinite(self.value), self.value - self._wide, self.value)[()]
+
+    @property
+    def high(self) -> Real:
+        """A number that the truth is not above."""
+        return np.where(np.isfinite(self.value), self.value + self._wide, self.value)[()]
+
+    @property
+    def _wide(self) -> Real:
+        return self.error + 2 * EPS * (np.abs(self.value) + self.error)
+
+
+def extended(array: Any) -> Real:
+    """Return a copy in extended precision."""
+    return np.asarray(array).astype(LD)
+
+
+def lost(product: Real, a: Real, b: Real) -> Real | None:
+    """Return which products of ``a`` and ``b`` underflow may have touched, or None for none of them."""
+    small = np.abs(product) < TINY
+    if not small.any():
+        return None
+    small &= (a != 0) & (b != 0)
+    return small if small.any() else None
+
+
+def total(values: Real) -> Close:
+    """Add up an array.
+
+    In blocks, so that the allowance grows with the root of the number of terms.
+    """
+    values = np.atleast_1d(values)
+    n = values.size
+    if n == 0:
+        return Close(LD(0), LD(0))
+    block = max(int(np.sqrt(n)), 1)
+    starts = np.arange(0, n, block)
+    value = np.sum(np.add.reduceat(values, starts))
+    size = np.sum(np.add.reduceat(np.abs(values), starts))
+    return Close(value, (block + starts.size + 8) * EPS * size)
+
+
+def dot(a: Real, b: Real, error: Real | None = None) -> Close:
+    """Return ``a'b``; ``a`` is exact and ``b`` known up to an error."""
+    a, b = np.atleast_1d(a), np.atleast_1d(b)
+    product = a * b
+    value, rounding = total(product)
+    small = lost(product, a, b)
+    if small is not None:
+        rounding = rounding + np.count_nonzero(small) * TINY
+    if error is not None:
+        rounding = rounding + total(np.abs(a) * error).value
+    return Close(value, rounding * GROWN)
+
+
+def root(square: Close) -> Close:
+    """Return the square root of something that is not negative."""
+    middle = np.sqrt(np.maximum(square.value, 0))
+    up = np.sqrt(np.maximum(square.high, 0)) - middle
+    down = middle - np.sqrt(np.maximum(square.low, 0))
+    return Close(middle, (np.maximum(up, down) + 8 * EPS * (middle + up)) * GROWN)
+
+
+def norm(x: Real, p: float, weights: Real | None = None) -> Close:
+    """Return the p-norm of an exact vector, or with weights ``sqrt(sum w x^2)``."""
+    size = np.abs(x)
+    top = LD(np.max(size, initial=0))
+    if top == 0 or not np.isfinite(top):
+        return Close(top, LD(0))
+    if weights is not None:
+        share = size / top
+        return scaled(root(dot(weights, share * share, 4 * EPS * share * share + TINY)), top)
+    return _norm(size, top, LD(p), exact=True)
+
+
+def dual_norm(u: Real, p: float, weights: Real | None = None) -> Close:
+    """Return the norm that is conjugate to the p-norm, or with weights ``sqrt(sum u^2 / w)``."""
+    size = np.abs(u)
+    top = LD(np.max(size, initial=0))
+    if top == 0 or not np.isfinite(top):
+        return Close(top, LD(0))
+    if weights is not None:
+        if np.any((weights == 0) & (size > 0)):
+            return Close(LD(np.inf), LD(0))
+        some = size > 0
+        squares = (size[some] / top) ** 2 / weights[some]
+        return scaled(root(total(squares)), top, 8)
+    q = LD(np.inf) if p == 1 else LD(1) if np.isinf(p) else LD(p) / (LD(p) - 1)
+    return _norm(size, top, q, exact=p in (1, 2) or bool(np.isinf(p)))
+
+
+def scaled(number: Close, by: Real, more: int = 0) -> Close:
+    """Return a product with an exact factor."""
+    value = number.value * by
+    return Close(value, (number.error * np.abs(by) + (2 + more) * EPS * np.abs(value) + TINY * (value != 0)) * GROWN)
+
+
+def _norm(size: Real, top: Real, p: Real, exact: bool) -> Close:
+    if np.isinf(p):
+        return Close(top, LD(0))
+    if p == 1:
+        return total(size)
+    # Shares of the largest entry neither overflow nor all underflow.  The rounding of a share counts p times and the
+    # root takes that back; powers are good to a few units in the last place.  An exponent that was rounded itself
+    # changes a power by at most r^p |log r| p EPS <= EPS / e, and the powers add up to at least one.
+    powers = total((size / top) ** p)
+    terms = 32 + int(np.log2(size.size + 1)) + (0 if exact else size.size)
+    value = top * powers.value ** (1 / p)
+    return Close(value, (value * (powers.error / powers.value / p + terms * EPS) + size.size * TINY * top) * GROWN)
+
+
+def by_segment(values: Real, offsets: Ints) -> Real:
+    """Add up ``values[offsets[i]:offsets[i + 1]]`` for each i."""
+    out = np.zeros(offsets.size - 1, dtype=values.dtype)
+    some = offsets[:-1] < offsets[1:]
+    if some.any():
+        out[some] = np.add.reduceat(values, offsets[:-1][some])
+    return out
+
+
+class Chunk(NamedTuple):
+    """Some rows of a matrix, compressed."""
+
+    start: int
+    stop: int
+    data: npt.NDArray[np.float64]
+    columns: Ints
+    offsets: Ints
+
+
+class Matrix:
+    """A matrix of float64, dense or compressed by rows, that is read by chunks of rows.
+
+    Examples
+    --------
+    >>> matrix = Matrix(np.array([[1.0, 2.0], [0.0, 3.0]]))
+    >>> [float(x) for x in matrix.times(extended([1.0, 1.0])).value]
+    [3.0, 3.0]
+    >>> [float(x) for x in matrix.back(extended([1.0, 1.0])).value]
+    [1.0, 5.0]
+    """
+
+    def __init__(self, dense: Any = None, data: Any = None, indices: Any = None, indptr: Any = None, shape: Any = None):
+        self._dense = dense
+        self._data, self._indices, self._indptr = data, indices, indptr
+        self.shape: tuple[int, int] = dense.shape if dense is not None else (int(shape[0]), int(shape[1]))
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Read the rows in order."""
+        n = self.shape[0]
+        start = 0
+        while start < n:
+            if self._dense is not None:
+                stop = min(n, start + max(1, CHUNK // max(self.shape[1], 1)))
+                rows, columns = np.nonzero(self._dense[start:stop])
+                data = self._dense[start:stop][rows, columns]
+                offsets = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=stop - start))))
+                yield Chunk(start, stop, data, columns, offsets)
+            else:
+                first = self._indptr[start]
+                # As many rows as fit, and at least one.
+                stop = min(n, max(start + 1, int(np.searchsorted(self._indptr, first + CHUNK, side="right")) - 1))
+                last = self._indptr[stop]
+                offsets = self._indptr[start : stop + 1] - first
+                yield Chunk(start, stop, self._data[first:last], self._indices[first:last], offsets)
+            start = stop
+
+    def row(self, i: int) -> Real:
+        """Return one row, dense."""
+        if self._dense is not None:
+            return self._dense[i]
+        out = np.zeros(self.shape[1])
+        part = slice(self._indptr[i], self._indptr[i + 1])
+        np.add.at(out, self._indices[part], self._data[part])
+        return out
+
+    def following(self, rows: Ints) -> Ints:
+        """Return the columns in which some of these rows have entries other than zero."""
+        if self._dense is not None:
+            hit = np.zeros(self.shape[1], dtype=bool)
+            for i in range(0, rows.size, max(1, CHUNK // max(self.shape[1], 1))):
+                hit |= (self._dense[rows[i : i + max(1, CHUNK // max(self.shape[1], 1))]] != 0).any(axis=0)
+            return np.flatnonzero(hit)
+        lengths = self._indptr[rows + 1] - self._indptr[rows]
+        ends = np.cumsum(lengths)
+        places = np.arange(ends[-1] if ends.size else 0) + np.repeat(self._indptr[rows] - (ends - lengths), lengths)
+        return np.unique(self._indices[places][self._data[places] != 0])
+
+    def times(self, x: Real, error: Real | None = None) -> Close:
+        """Return ``A x`` for an x known up to an error."""
+        value, allowance = np.zeros(self.shape[0], dtype=LD), np.zeros(self.shape[0], dtype=LD)
+        for start, stop, data, columns, offsets in self.chunks():
+            entries, there = extended(data), x[columns]
+            product = entries * there
+            value[start:stop] = by_segment(product, offsets)
+            off = (np.diff(offsets) + 8) * EPS * by_segment(np.abs(product), offsets)
+            small = lost(product, entries, there)
+            if small is not None:
+                off += by_segment(small.astype(LD), offsets) * TINY
+            if error is not None:
+                off += by_segment(np.abs(entries) * error[columns], offsets)
+            allowance[start:stop] = off
+        return Close(value, allowance * GROWN)
+
+    def back(self, y: Real, error: Real | None = None) -> Close:
+        """Return ``A' y`` for a y known up to an error."""
+        value, size, more = (np.zeros(self.shape[1], dtype=LD) for _ in range(3))
+        terms = np.zeros(self.shape[1], dtype=np.int64)
+        for start, stop, data, columns, offsets in self.chunks():
+            lengths = np.diff(offsets)
+            entries, there = extended(data), np.repeat(y[start:stop], lengths)
+            product = entries * there
+            np.add.at(value, columns, product)
+            np.add.at(size, columns, np.abs(product))
+            terms += np.bincount(columns, minlength=self.shape[1])
+            small = lost(product, entries, there)
+            if small is not None:
+                np.add.at(more, columns, small * TINY)
+            if error is not None:
+                np.add.at(more, columns, np.abs(entries) * np.repeat(error[start:stop], lengths))
+        return Close(value, ((terms + 8) * EPS * size + more) * GROWN)
+
+    def sums(self) -> Close:
+        """Return the sum of each row."""
+        return self.times(np.ones(self.shape[1], dtype=LD))
+
+    def sizes(self, x: Real) -> Real:
+        """Return ``|A| x``."""
+        out = np.zeros(self.shape[0], dtype=LD)
+        for start, stop, data, columns, offsets in self.chunks():
+            out[start:stop] = by_segment(np.abs(extended(data)) * x[columns], offsets)
+        return out
+
+    def largest(self, of: npt.NDArray[np.bool_] | None = None) -> Real:
+        """Return the largest absolute entry of each row, among some columns."""
+        out = np.zeros(self.shape[0], dtype=LD)
+        for start, stop, data, columns, offsets in self.chunks():
+            sizes = np.abs(data) if of is None else np.abs(data) * of[columns]
+            some = offsets[:-1] < offsets[1:]
+            if some.any():
+                out[start:stop][some] = np.maximum.reduceat(sizes, offsets[:-1][some])
+        return out
+
+    def entries_are(self, test: Any) -> bool:
+        """Say whether all stored entries pass a test."""
+        return all(bool(np.all(test(chunk.data))) for chunk in self.chunks())

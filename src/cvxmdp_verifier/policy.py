@@ -1,0 +1,123 @@
+"""A policy record: proof of how far the stored visits can be from those of the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from cvxmdp_verifier.errors import Refused, shown
+from cvxmdp_verifier.extended import EPS, GROWN, LD, TINY, Real, extended, total
+from cvxmdp_verifier.fields import Arrays
+from cvxmdp_verifier.model import NEAR_ONE, Model
+
+
+@dataclass(frozen=True)
+class Point:
+    """An occupancy that is known up to an error.
+
+    Attributes
+    ----------
+    d, delta : array of shape (num_pairs,)
+        The truth is within ``delta`` of ``d`` entry by entry, but for a rest.
+    x, w : array of shape (num_states,)
+        The same for the visits of states.
+    t : longdouble
+        The rest is at most this in the 1-norm, over pairs as over states.
+    active : array of bool of shape (num_pairs,)
+        Where d is exactly zero because the policy never does this, there is no error of either kind.
+    reached : function
+        Returns which states are visited at all; it is asked only where that matters, since it takes a search.
+    """
+
+    d: Real
+    delta: Real
+    x: Real
+    w: Real
+    t: Real
+    active: Real
+    reached: Callable[[], Real]
+
+    def off(self, row: Real) -> Real:
+        """Return how much ``row'd`` can differ from the truth, for a row that is not negative."""
+        most = np.max(row, where=self.active, initial=0) if self.t > 0 else LD(0)
+        return (total(row * self.delta).value + most * self.t) * GROWN
+
+
+class Policy:
+    """The policy record ``name`` of a solution.
+
+    With ``A = I - discount P_pi'`` the visits solve ``A x = (1 - discount) initial``, and the inverse of A is nowhere
+    negative.  So for the residual r of the stored x and any w with ``A w >= |r|`` the truth is within w; where
+    ``A w`` falls short of ``|r|``, what is missing adds at most itself over ``1 - discount`` in the 1-norm.
+    """
+
+    def __init__(self, model: Model, arrays: Arrays, name: str) -> None:
+        L, S = model.num_pairs, model.num_states
+        given = extended(arrays.floats(f"{name}:probabilities", (L,), least=0.0))
+        parts = extended(arrays.floats(f"{name}:visits", (2, S)))
+        x = parts[0] + parts[1]
+        w = extended(arrays.floats(f"{name}:visits_error", (S,), least=0.0))
+        sums = model.per_state(given)
+        wrong = ~(np.abs(sums - 1) <= NEAR_ONE)
+        if wrong.any():
+            s = int(np.argmax(wrong))
+            raise Refused(
+                f"the probabilities of the policy {shown(name)!r} in state {shown(model.states[s])} add up to "
+                f"{float(sums[s]):.9g}"
+            )
+        self._model = model
+        pi = given / sums[model.state]
+        # Proportions are as good, relative to themselves, as the number of actions says.
+        rounding = (np.diff(model.starts)[model.state] + 12) * EPS
+
+        def spread(v: Real) -> Real:
+            return v[model.state] * pi
+
+        def spread_off(v: Real) -> Real:
+            return (rounding * np.abs(v[model.state] * pi) + ((v[model.state] != 0) & (pi != 0)) * TINY) * GROWN
+
+        d, room = spread(x), spread(w)
+        b, back = model.begin, model.back(d, spread_off(x))
+        r = b.value - x + back.value
+        off = b.error + back.error + 8 * EPS * (b.value + np.abs(x) + np.abs(back.value))
+        held = model.back(room, spread_off(w))
+        s = w - held.value - held.error - 8 * EPS * (w + held.value)
+        short = np.maximum(np.abs(r) + off * GROWN - s, 0)
+        t = total(short).high / (1 - LD(model.discount)) * GROWN
+        self.pi = pi
+        self.point = Point(d, (room + spread_off(w) + spread_off(x)) * GROWN, x, w, t, given > 0, lambda: self._reached)
+
+    @cached_property
+    def _reached(self) -> Real:
+        """Which states the policy visits at all, by following its transitions."""
+        model = self._model
+        seen = model.begin.value > 0
+        frontier = np.flatnonzero(seen)
+        if model.discount == 0:
+            return seen
+        taken = self.pi > 0
+        while frontier.size:
+            lengths = model.starts[frontier + 1] - model.starts[frontier]
+            ends = np.cumsum(lengths)
+            pairs = np.arange(ends[-1]) + np.repeat(model.starts[frontier] - (ends - lengths), lengths)
+            found = model.P.following(pairs[taken[pairs]])
+            frontier = found[~seen[found]]
+            seen[frontier] = True
+        return seen
+
+
+def sure(point: Point) -> Point:
+    """Return the same point as if it were exact, up to the rounding of its visits and probabilities."""
+    return replace(point, delta=16 * EPS * np.abs(point.d), w=16 * EPS * np.abs(point.x), t=LD(0))
+
+
+def moved(model: Model, point: Point, by: Real) -> Point:
+    """Return a point less a displacement, exact up to rounding."""
+    shift = extended(by)
+    d, off = point.d - shift, 16 * EPS * (np.abs(point.d) + np.abs(shift))
+    everywhere, every = np.ones(model.num_states, dtype=bool), np.ones(model.num_pairs, dtype=bool)
+    actions = np.diff(model.starts)
+    return Point(d, off, model.per_state(d), model.per_state(off) * actions, LD(0), every, lambda: everywhere)
