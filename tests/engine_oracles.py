@@ -162,7 +162,7 @@ def peer_price(constraint, dual):
 def assert_optimal(problem, solution, model, blocks, tolerance=1e-6):
     """The certificate holds, and the value is the peer's, but for the gap and the violations that are allowed."""
     assert solution.status is cm.Status.OPTIMAL, solution.status
-    solution.certificate.check(problem)
+    solution.certificate.check(problem, solution.tolerance)
     best, _, duals = optimum(model, problem.cost, blocks)
     scale = np.abs(problem.cost) @ solution.occupancy
     assert solution.value <= best + (tolerance + 1e-8) * scale

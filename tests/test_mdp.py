@@ -321,7 +321,7 @@ def nearly(seed, states, branching, scale):
 def test_rows_sum_to_one_to_rounding_and_copies_of_copies_are_the_same_to_the_last_bit(
     states, branching, scale, sparse
 ):
-    """A past bug: rows off by 1e-15 times the root of the number of states, times thirty for a thousand, stayed off."""
+    """A past bug: rows off by 1e-15 times the root of the number of states stayed so; copies changed the start."""
     for seed in range(4):
         mdp = as_mdp(nearly(seed, states, branching, scale), sparse)
         eps = np.finfo(float).eps

@@ -83,7 +83,7 @@ def test_sweeps_solve_bellmans_equation_and_the_flow_equations(name):
     greedy = np.zeros_like(pi)
     greedy[[first[s] + np.argmin(total[first[s] : first[s + 1]]) for s in range(mdp.num_states)]] = 1.0
     for policy in (pi, greedy):
-        x = ordered.visits(policy, mdp.initial)
+        x = ordered.solve(policy, (1 - mdp.discount) * mdp.initial)
         assert x is not None or policy is pi or "grid" not in name
         if x is not None:
             flow = x - mdp.discount * (P.T @ (x[mdp.state] * policy))

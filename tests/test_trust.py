@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.certificate import bound_of
+from cvxmdp.certificate import Proof
 
 STAY, GO = [[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]
 
@@ -71,20 +71,28 @@ def test_huge_duals_that_cancel_prove_nothing():
     mdp = cm.MDP([[[1.0]], [[1.0]]], {"c": [[1.0, 2.0]]}, 0.5)
     for limit in (cm.NormBall([0.25, 0.75], 0.0), cm.Linear(np.eye(2), equal=[0.25, 0.75])):
         problem = cm.Problem(mdp, "c", [limit, limit])
-        proof = solved(problem).certificate
+        solution = solved(problem)
+        proof = solution.evidence.proofs["bound"]
         total, rng = sum(proof.duals), np.random.default_rng(0)
-        for size in 10.0 ** rng.uniform(0, 18, size=500):
+        prices = {name: np.full_like(price, np.nan) for name, price in solution.prices.items()}
+        said = {"status": cm.Status.UNDECIDED, "gap": np.inf, "bound": 1.75 * (1 + 1e-12), "prices": prices}
+        for size in 10.0 ** rng.uniform(0, 18, size=100):
             u = size * rng.normal(size=2)
-            bound, rounding = bound_of(mdp, problem.constraints, problem.cost, [u, total - u], proof.potential)
-            assert bound - 0.5 * rounding <= 1.75 + 1e-12
+            evidence = dataclasses.replace(
+                solution.evidence, proofs={"bound": Proof([u, total - u], proof.potential)}
+            )
+            with pytest.raises(cm.CertificateError, match="cost less"):
+                dataclasses.replace(solution, evidence=evidence, **said).certificate.check(problem)
 
 
-def test_duals_of_another_shape_are_named():
+def test_duals_of_another_shape_are_refused():
     mdp, d = garnet_and_occupancy()
     problem = cm.Problem(mdp, "cost", [cm.NormBall(d, 0.01, name="near")])
-    proof = dataclasses.replace(solved(problem).certificate, duals=[np.zeros(3)])
-    with pytest.raises(cm.CertificateError, match="near"):
-        proof.check(problem)
+    solution = solved(problem)
+    proofs = {"bound": Proof([np.zeros(3)], solution.evidence.proofs["bound"].potential)}
+    forged = dataclasses.replace(solution, evidence=dataclasses.replace(solution.evidence, proofs=proofs))
+    with pytest.raises(cm.CertificateError, match="dual"):
+        forged.certificate.check(problem)
 
 
 @pytest.mark.parametrize(

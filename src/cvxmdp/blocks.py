@@ -71,10 +71,10 @@ class Block(ABC):
     def normal(self, dual: Array) -> tuple[Array, float]:
         """Return the vector u of a dual array and its conjugate (inf if there is none)."""
 
-    def magnitude(self, dual: Array) -> float:
-        """Return the size of what the vector and the conjugate are sums of: rounding may add a few eps of it."""
+    def magnitude(self, dual: Array) -> tuple[Array, float]:
+        """Return the sizes of what the vector's entries, and the conjugate, are sums of: rounding adds some eps of it."""
         u, conjugate = self.normal(dual)
-        return float(np.max(np.abs(u), initial=0.0)) + abs(conjugate)
+        return np.abs(u), float(abs(conjugate))
 
     @abstractmethod
     def response(self, point: Array, projected: Array, step: float) -> Response:

@@ -16,7 +16,7 @@ from cvxmdp import interrupts, threads
 Function = Callable[..., Any]
 
 
-class _Cache(FunctionCache):  # type: ignore[misc]
+class _Cache(FunctionCache):
     """A cache that is as good as none where it is damaged or the disk is full."""
 
     def __init__(self, function: Function, shared: bool) -> None:
@@ -39,7 +39,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
             super().save_overload(signature, compiled)
 
 
-class _Stop(event.Listener):  # type: ignore[misc]
+class _Stop(event.Listener):
     """Compiling takes seconds, in steps of less than half a second; it may be left before each."""
 
     def on_start(self, step: Any) -> None:

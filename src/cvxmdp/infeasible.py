@@ -31,6 +31,8 @@ IN_SUPPORT = 1e-6
 """Share of the largest multiplier, in the size of its row, from which on a limit counts as part of a proof."""
 CLOSE = 1e-4
 """How far, relatively, an amount that is enough may be above one that is not, where the border is not decided."""
+NEARER = 0.99
+"""A step towards the least amount has to bring the limits at least that much nearer."""
 CLOSENESS = 1e-12
 """What rounding may do, relatively, to an amount that is a quotient of a margin and an ease."""
 MOST_LIMITS = 24
@@ -92,11 +94,14 @@ class Explanation:
 
 def least_amount(ask: Ask, relax: Relax, ease: Ease, enough: Enough, refutation: Refutation) -> Least:
     """Find the least amount by which to relax, from a proof that none is not enough."""
-    amount, margin = 0.0, refutation.margin
+    amount, margin, distance = 0.0, refutation.margin, np.inf
+    judge: Judge | None = None
     for _ in range(MOST_STEPS):
         slope = ease(refutation.duals)
         if not slope > 0 or not np.isfinite(amount + margin / slope):
             return Least(np.inf, np.inf, refutation)
+        if judge is not None and margin / slope <= judge.tolerance * amount:
+            break  # steps below the tolerance lead nowhere
         amount += margin / slope
         status, judge = ask(relax(amount), seek="distance")
         if status is Status.OPTIMAL:
@@ -104,6 +109,9 @@ def least_amount(ask: Ask, relax: Relax, ease: Ease, enough: Enough, refutation:
         if status is not Status.INFEASIBLE or judge.refutation is None:
             break
         refutation, margin = judge.refutation, judge.refutation.margin
+        if judge.nearest_distance > NEARER * distance:
+            break
+        distance = judge.nearest_distance
         if judge.nearest is not None and (high := enough(judge.nearest.d)) <= amount * (1 + judge.tolerance):
             judge.best = judge.nearest
             return Least(amount, high, refutation, judge)
@@ -125,7 +133,8 @@ def alone(ask: Ask, constraints: Sequence[Constraint], k: int, refutation: Refut
             short = _inserted(judge.bound.duals, k, np.array([sign]), judge.bound.V)
             least = judge.bound.value - limit
             least -= 4 * EPS * (abs(judge.bound.value) + abs(limit))
-            return Alone(max(judge.best.value - limit, 0.0), max(least, 0.0), judge.best, short)
+            # A policy may cost less than the bound by exceeding other limits as far as the tolerance allows.
+            return Alone(max(judge.best.value - limit, least, 0.0), max(least, 0.0), judge.best, short)
         if status is Status.INFEASIBLE and judge.refutation is not None:
             proof = judge.refutation
             return Alone(None, np.inf, short=_inserted(proof.duals, k, mine.idle(), proof.V))
@@ -150,9 +159,9 @@ def alone(ask: Ask, constraints: Sequence[Constraint], k: int, refutation: Refut
         return Alone(np.nan)
     if np.isnan(found.high):
         # Not decided on the border, but a policy close to it tells what is enough.
-        high = enough(best.d)
+        high = max(enough(best.d), least)
         return Alone(high, least, best, short) if high <= (1 + CLOSE) * found.low else Alone(np.nan)
-    return Alone(found.high, least, best, short)
+    return Alone(max(found.high, least), least, best, short)
 
 
 def _proof(refutation: Refutation) -> Proof:
@@ -356,10 +365,12 @@ def explain(
     ask: Ask,
     constraints: Sequence[Constraint],
     refutation: Refutation,
-    violations: Mapping[str, float],
     tolerance: float,
 ) -> Explanation:
-    """Say what each constraint would have to become, which limits conflict, and which are impossible by themselves."""
+    """Say what each constraint would have to become, which limits conflict, and which are impossible by themselves.
+
+    What the policy exceeds them by is not known here yet.
+    """
     out, needed = Explanation(), {}
     found = [alone(ask, constraints, k, refutation, tolerance) for k in range(len(constraints))]
     for k, each in enumerate(found):
@@ -374,7 +385,7 @@ def explain(
     for k, (constraint, each) in enumerate(zip(constraints, found, strict=True)):
         known = each.amount is not None and np.isfinite(each.amount)
         out.relax[constraint.name] = Relaxation(
-            violations[constraint.name],
+            np.nan,
             each.amount,
             each.least,
             constraint.said(each.amount) if known and each.amount is not None else None,

@@ -177,6 +177,8 @@ class Solution:
         Frequency of each pair, and of each state.
     costs : dict of str to float
         By name.
+    errors : dict of str to float
+        By how much the costs, by name, and the value, as "value", may be off: proven.
     levels, violations : dict
         By constraint, in its own units: what it limits, as the policy does it (an expected cost, a distance, an entropy, a
         worst case; an array where there are several rows), and by how much that exceeds the limit.
@@ -203,6 +205,7 @@ class Solution:
     occupancy: Array
     visits: Array
     costs: Mapping[str, float]
+    errors: Mapping[str, float]
     levels: Mapping[str, float | Array]
     violations: Mapping[str, float]
     prices: Mapping[str, float | Array]

@@ -67,10 +67,7 @@ class Solve:
                 self.seconds["compromise"] = time.perf_counter() - started
                 if self.explained and judge.limit() is None:
                     started = time.perf_counter()
-                    violations = self._violations(self._chosen(judge, status))
-                    explanation = explain(
-                        self.ask, self.problem.constraints, judge.refutation, violations, self.tolerance
-                    )
+                    explanation = explain(self.ask, self.problem.constraints, judge.refutation, self.tolerance)
                     self.seconds["explanation"] = time.perf_counter() - started
             except KeyboardInterrupt:
                 sentence += "; interrupted"
@@ -187,7 +184,7 @@ class Solve:
         proofs = {"margin": Proof(proof.duals, proof.V), **found.proofs}
         length = float(np.linalg.norm(judge.blocks.stacked(proof.duals)))
         # Where limits contradict each other, their normals cancel, and what rounding leaves of them counts.
-        length += EPS * (chosen.d.size + 10) * (length + judge.blocks.normals(proof.duals)[2])
+        length += EPS * ((chosen.d.size + 10) * length + judge.blocks.normals(proof.duals)[2])
         low = proof.margin / length if length > 0 else np.inf
         distance, v, cheapest, displacements = (low, np.inf), np.zeros_like(chosen.d), -np.inf, None
         if compromise == "nearest":
@@ -200,9 +197,8 @@ class Solve:
                 proofs["cheapest"] = Proof(judge.moved.duals, judge.moved.V)
         if compromise == "priority":
             proofs |= self.proofs
-        relax = found.relax or {
-            name: Relaxation(exceeded, np.nan, 0.0, None, False) for name, exceeded in violations.items()
-        }
+        unknown = Relaxation(0.0, np.nan, 0.0, None, False)
+        relax = {name: replace(found.relax.get(name, unknown), exceeded=v) for name, v in violations.items()}
         names = named(constraints, found.impossible)
         infeasibility = Infeasibility(
             v, proof.margin, distance, relax, chosen.policy, compromise, _least(constraints, proof), cheapest,
@@ -243,9 +239,13 @@ class Solve:
         visits = np.bincount(problem.mdp.state, weights=d, minlength=problem.mdp.num_states)
         costs = {name: float(cost @ d) for name, cost in problem.mdp.costs.items()}
         levels = {c.name: c.level(d) for c in problem.constraints}
+        assert chosen.visits is not None
+        spread = chosen.visits.spread(problem.mdp.state, chosen.policy.probabilities, d)
+        errors = {name: float(spread.of(np.abs(cost))) for name, cost in problem.mdp.costs.items()}
+        errors["value"] = max(chosen.error, errors.get("value", 0.0))
         return Solution(
-            status, chosen.value, bound, gap, chosen.policy, d, visits, costs, levels, self._violations(chosen), prices,
-            infeasibility, stats, self.tolerance, problem.asked(), evidence,
+            status, chosen.value, bound, gap, chosen.policy, d, visits, costs, errors, levels, self._violations(chosen),
+            prices, infeasibility, stats, self.tolerance, problem.asked(), evidence,
         )  # fmt: skip
 
 

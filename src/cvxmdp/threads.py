@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
@@ -28,7 +29,7 @@ class _OneBlasThread:
 
     lock = threading.Lock()
     solves = 0
-    limit = ExitStack()
+    before: Sequence[int] = ()
 
 
 def _after_fork() -> None:
@@ -42,8 +43,18 @@ if hasattr(os, "register_at_fork"):
 
 
 @cache
-def _pools() -> ThreadpoolController:
-    return ThreadpoolController()
+def _pools() -> list[Any]:
+    """Return the BLAS libraries that are loaded."""
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+def _set_blas_threads(counts: Sequence[int]) -> None:
+    for pool, count in zip(_pools(), counts, strict=True):
+        # The first thread that sets OpenBLAS keeps the right to, and the last solve may end in another.
+        released = getattr(pool, "clear_controlling_thread", lambda force: None)
+        released(force=True)
+        pool.set_num_threads(count)
+        released(force=True)
 
 
 @contextmanager
@@ -56,14 +67,15 @@ def one_blas_thread(wanted: bool) -> Iterator[None]:
     with blas.lock:
         blas.solves += 1
         if blas.solves == 1:
-            blas.limit.enter_context(_pools().limit(limits=1, user_api="blas"))
+            blas.before = [pool.num_threads for pool in _pools()]
+            _set_blas_threads([1] * len(blas.before))
     try:
         yield
     finally:
         with blas.lock:
             blas.solves -= 1
             if blas.solves == 0:
-                blas.limit.close()
+                _set_blas_threads(blas.before)
 
 
 @contextmanager

@@ -26,13 +26,17 @@ Data = tuple[dict[str, Any], Mapping[str, Any]]
 
 STATUSES = ("OPTIMAL", "INFEASIBLE", "APPROXIMATE", "UNDECIDED", "ITERATION_LIMIT", "TIME_LIMIT", "INTERRUPTED")
 KEYS = ("kind", "version", "states", "actions", "objective", "limits", "terms", "status", "tolerance", "value", "bound",
-        "gap", "costs", "violations", "infeasibility", "stats")  # fmt: skip
+        "gap", "costs", "errors", "violations", "infeasibility", "stats")  # fmt: skip
 CLOSE = 1e-6
 """Relative slack of what is compared with a tolerance or with a gap."""
-ROUNDING = 64 * EPS64
-"""A gap that the rounding of value and bound to float64 explains is none."""
+ROUNDING = 64 * EPS64 + 10_000 * EPS
+"""A gap that the rounding of value and bound to float64 explains is none, nor one that the verifier's own may add."""
+GROWTH = 0.01
+"""Relative slack of an error that is stated."""
 ANCHOR = 1e-9
 """However large the error of a policy, the numbers stated must be those of the visits stated up to this."""
+COARSE = ANCHOR if EPS >= EPS64 else 0.0
+"""Where the platform has nothing better than float64, an error stated elsewhere can be proven only up to this."""
 
 
 def verify(
@@ -79,7 +83,7 @@ def verify(
     ...     {"kind": "cvxmdp solution", "version": 2, "states": 1, "actions": 1, "limits": [], "terms": [],
     ...      "objective": {"text": "time", "costs": ["time"]}, "status": "OPTIMAL", "tolerance": 1e-6, "value": 2.0,
     ...      "bound": 2 - 2**-21, "gap": 2.5e-7, "costs": {"time": 2.0}, "violations": {}, "infeasibility": None,
-    ...      "stats": {}},
+    ...      "errors": {"value": 2e-15, "time": 2e-15}, "stats": {}},
     ...     {"state": none, "action": none, "occupancy": one, "cost": 2 * one, "policy:probabilities": one,
     ...      "policy:visits": np.array([[1.0], [0.0]]), "policy:visits_error": 1e-15 * one, "bound:potential": zero,
     ...      "visits": one, "probabilities": one},
@@ -161,6 +165,7 @@ class _Verifier:
             for i, entry in enumerate(items(self.header["terms"], "terms"))
         ]
         self.cost = extended(self.arrays.floats("cost", (L,)))
+        self.violations: dict[str, tuple[Real, Real]] = {}
         self.sentences = [self._status_words()]
         self._objective()
         self.policy = Policy(self.model, self.arrays, "policy").point
@@ -261,13 +266,21 @@ class _Verifier:
 
     def _room(self, found: Close, size: Real) -> Real:
         """How far a stated number may be from the recomputed one: as far as a computation in float64 takes it."""
-        return np.minimum(found.error, ANCHOR * size) + (16 + np.sqrt(self.model.num_pairs)) * EPS64 * size
+        return np.minimum(found.error, ANCHOR * size) + self._rounding * size
 
-    def _same(self, claimed: float, found: Close, size: Real, what: str) -> float:
-        """Refuse a number that is not the recomputed one; return a bound on how far it is from the truth."""
+    @property
+    def _rounding(self) -> float:
+        """What adding up in float64 may do, relative to the size of what is added up."""
+        return float((16 + np.sqrt(self.model.num_pairs)) * EPS64)
+
+    def _same(self, claimed: float, error: float, found: Close, size: Real, what: str) -> float:
+        """Refuse a number that is not the recomputed one to its stated error; return how far the truth can be."""
         off = abs(claimed - found.value)
         if not off <= self._room(found, size):
             raise Refused(f"{what} is said to be {claimed:.9g}; recomputed it is {float(found.value):.9g}")
+        # Two bounds of the same error differ by what each grows by for its own rounding.
+        if error < 0 or not max(off, found.error) <= error * (1 + GROWTH) + (self._rounding + COARSE) * size:
+            raise Refused(f"{what} is said to be off by at most {error:.3g}; {float(found.error):.3g} is proven")
         return _up(off + found.error)
 
     def report(self) -> Report:
@@ -275,14 +288,16 @@ class _Verifier:
         found = self._found()
         header = self.header
         value = number(header["value"], "the value")
-        value_error = self._same(value, found.value, found.scale, "the value")
-        stated = header["costs"]
+        stated, errors = header["costs"], header["errors"]
+        has_keys(errors, tuple({"value": None} | self.model.costs), "the errors of the solution")
+        off = {name: number(error, f"the error of {shown(name)}", infinite=True) for name, error in errors.items()}
+        value_error = self._same(value, off["value"], found.value, found.scale, "the value")
         has_keys(stated, tuple(self.model.costs), "the costs of the solution")
         cost_errors = {}
         for name, cost in found.costs.items():
             size = dot(np.abs(extended(self.model.costs[name])), np.abs(self.policy.d)).value
             claimed = number(stated[name], f"the cost {shown(name)}")
-            cost_errors[name] = self._same(claimed, cost, size, f"the cost {shown(name)}")
+            cost_errors[name] = self._same(claimed, off[name], cost, size, f"the cost {shown(name)}")
         self.sentences.append(f"The policy costs {value:.9g}, proven to within {at_most(value_error, 3)}.")
         has_keys(header["violations"], tuple(limit.name for limit in self.limits), "the violations of the solution")
         limit_words = [self._limit(i, limit) for i, limit in enumerate(self.limits)]
@@ -294,7 +309,7 @@ class _Verifier:
             self._settled(found)
             evidence = Evidence(
                 self.model, self.limits, self.terms, self.arrays, self.policy, self.occupancy, self.cost,
-                {name: float(v) for name, v in header["violations"].items()}, self.tolerance,
+                self.violations, self.tolerance,
             )  # fmt: skip
             margin, lowest, words = verify_infeasibility(header["infeasibility"], evidence)
             self.sentences += words
@@ -330,6 +345,7 @@ class _Verifier:
         room = self._room(excess, limit.excess_size(self.policy))
         # Row by row, so that what rounding may do to a large row hides nothing in a small one.
         low, high = np.max(excess.value - room, initial=0), np.max(excess.value + room, initial=0)
+        self.violations[limit.name] = low, high
         if not (low <= claimed <= high):
             raise Refused(
                 f"{what} is said to be exceeded by {claimed:.9g}; recomputed it is exceeded by "
@@ -434,7 +450,8 @@ class _Verifier:
                     raise Refused(f"a price of the limit {shown(limit.name)} is stated without a proof of an optimum")
                 continue
             price = np.atleast_1d(dual.normals[i].price)
-            wrong = ~(np.abs(stated - price) <= (16 + np.sqrt(self.model.num_pairs)) * EPS64 * np.abs(price))
+            room = self._rounding + (64 + self.model.num_pairs) * EPS
+            wrong = ~(np.abs(stated - price) <= room * np.abs(price) + dual.normals[i].price_error)
             if wrong.any():
                 row = int(np.argmax(wrong))
                 raise Refused(

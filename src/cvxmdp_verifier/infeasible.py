@@ -31,7 +31,7 @@ Part = tuple[int, int | None]
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the parts of the evidence are checked against."""
+    """What the parts of the evidence are checked against.  Violations are known up to the rounding of float64."""
 
     model: Model
     limits: Sequence[Limit]
@@ -40,7 +40,7 @@ class Evidence:
     point: Point
     occupancy: Real
     cost: Real
-    violations: Mapping[str, float]
+    violations: Mapping[str, tuple[Real, Real]]
     tolerance: float
 
     def dual(self, name: str) -> Dual:
@@ -226,12 +226,14 @@ def _relax(found: Any, evidence: Evidence, conflict: Sequence[Part], sentences: 
         what = f"what is said of relaxing {shown(name)}"
         if name not in index:
             raise Refused(f"{what} is of a limit that does not exist")
-        has_keys(entry, ("exceeded", "amount", "least", "alone", "innocent"), what)
+        has_keys(entry, ("exceeded", "amount", "least", "innocent"), what)
         i, limit = index[name], evidence.limits[index[name]]
-        if number(entry["exceeded"], what, infinite=True) != evidence.violations[name]:
-            raise Refused(f"{what} has another excess than the violations: {evidence.violations[name]:.9g}")
-        if entry["alone"] is not None:
-            text(entry["alone"], what)
+        low, high = evidence.violations[name]
+        exceeded = number(entry["exceeded"], f"{what}, the excess,", infinite=True)
+        if not low <= exceeded <= high:
+            raise Refused(
+                f"{shown(name)} is said to be exceeded by {exceeded:.9g}; recomputed it is by {float(high):.9g}"
+            )
         innocent = entry["innocent"]
         if not isinstance(innocent, bool) or innocent != (bool(conflict) and all(i != j for j, _ in conflict)):
             raise Refused(f"{what} is that it is {'' if innocent else 'not '}innocent, which the conflict belies")
@@ -257,11 +259,11 @@ def _relax(found: Any, evidence: Evidence, conflict: Sequence[Part], sentences: 
                 raise Refused(f"{what} is that {enough:.9g} is enough and {lowest:.9g} the least")
             limits = [*evidence.limits[:i], limit.relaxed(LD(enough)), *evidence.limits[i + 1 :]]
             point = Policy(evidence.model, evidence.arrays, f"enough:{i}").point
-            exceeded = evidence.obeys(point, [(j, None) for j in range(len(limits))], limits)
-            if exceeded is not None:
+            first = evidence.obeys(point, [(j, None) for j in range(len(limits))], limits)
+            if first is not None:
                 raise Refused(
                     f"relaxing {shown(name)} alone by {enough:.9g} is said to be enough; the policy 'enough:{i}' "
-                    f"exceeds {evidence.called(exceeded)}"
+                    f"exceeds {evidence.called(first)}"
                 )
             sentences.append(
                 f"Relaxing {shown(name)} alone by {at_most(enough)} is enough (to the tolerance), by less than "

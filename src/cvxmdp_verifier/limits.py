@@ -59,6 +59,8 @@ class Normal:
         What the solution must state as its price.
     rows : array of bool
         Which rows of the dual array are not zero.
+    price_error : longdouble
+        What a computation of the price may differ by.
     """
 
     u: Real
@@ -68,6 +70,7 @@ class Normal:
     relative_ease: Close
     price: Real
     rows: Real
+    price_error: Real = 0.0
 
     @property
     def idle(self) -> bool:
@@ -612,11 +615,13 @@ class Ellipsoid(_Single):
         # z'Qd <= sqrt(z'Qz) sqrt(d'Qd) for every z, so any multiplier that is not below sqrt(z'Qz) will do.
         m, y = dual[0], dual[1:]
         image = self._times(y)
-        multiplier = max(m, root(dot(y, *image)).high)
+        length = root(dot(y, *image))
+        multiplier = max(m, length.high)
         value = multiplier * self.cost + image.value
         error = image.error + 4 * EPS * (np.abs(multiplier * self.cost) + np.abs(image.value))
         top = scaled(Close(self.at_most, LD(0)), multiplier).high
-        return self._normal(Close(value, error * GROWN), top, Close(multiplier, LD(0)))
+        proof = self._normal(Close(value, error * GROWN), top, Close(multiplier, LD(0)))
+        return replace(proof, price_error=2 * (multiplier - max(m, length.value)))
 
     def dual_size(self) -> int:
         return int(self.cost.size) + 1

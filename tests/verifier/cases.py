@@ -263,12 +263,12 @@ def infeasible(compromise="nearest", impossible=False):
     found["relax"] = {}
     for i, limit in enumerate(limits):
         innocent = all(i != j for j, _ in parts)
-        enough = {"exceeded": header["violations"][limit.name], "innocent": innocent, "alone": f"{limit.name} at most"}
+        enough = {"exceeded": header["violations"][limit.name], "innocent": innocent}
         where = (*key, "relax", limit.name)
         if i == 2 or (impossible and i == 1):
             others = np.array([1.0, 0, 0]) if impossible else m.copy()
             more, _, _ = evidence(f"short:{i}", others)
-            enough |= {"amount": None, "least": "inf", "alone": None}
+            enough |= {"amount": None, "least": "inf"}
         else:
             point, amount, shares = least_relaxation(world, rows, upper, np.eye(3)[i])
             more, short, shares = evidence(f"short:{i}", shares)

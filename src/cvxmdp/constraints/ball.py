@@ -225,9 +225,9 @@ class NormBall(Constraint, Ranked):
         u = check_point(dual, self.center.size)
         return u, scalar(u @ self.center + self.radius * self.norm.conjugate(u))
 
-    def magnitude(self, dual: Array) -> float:
+    def magnitude(self, dual: Array) -> tuple[Array, float]:
         size = np.abs(dual)
-        return float(np.max(size) + size @ np.abs(self.center) + self.radius * self.norm.conjugate(dual))
+        return size, float(size @ np.abs(self.center) + self.radius * self.norm.conjugate(dual))
 
     def price(self, dual: Array) -> float:
         """Return the change of the optimum for each unit of radius."""

@@ -113,10 +113,10 @@ class Custom(Constraint):
         u = dual - z
         return u, float(u @ z)
 
-    def magnitude(self, dual: Array) -> float:
+    def magnitude(self, dual: Array) -> tuple[Array, float]:
         dual = np.asarray(dual, dtype=np.float64)
         z = self.project(dual)
-        return float(np.max(np.abs(dual - z)) + np.abs(dual - z) @ np.abs(z))
+        return np.abs(dual) + np.abs(z), float(np.abs(dual - z) @ np.abs(z))
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
         return response_by_differences(self.project, point, projected)

@@ -102,10 +102,10 @@ class Bounds(Constraint, Ranked):
         u = check_point(dual, self.lower.size)
         return u, support_of_box(u, self.lower, self.upper)
 
-    def magnitude(self, dual: Array) -> float:
+    def magnitude(self, dual: Array) -> tuple[Array, float]:
         some = dual != 0
         limit = np.where(dual > 0, self.upper, self.lower)[some]
-        return float(np.max(np.abs(dual), initial=0.0)) + float(np.abs(dual[some]) @ np.abs(limit))
+        return np.abs(dual), float(np.abs(dual[some]) @ np.abs(limit))
 
     def price(self, dual: Array) -> Array:
         """Return the change of the optimum for each unit of each limit."""

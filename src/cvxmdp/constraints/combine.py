@@ -128,14 +128,24 @@ class Blocks:
         shares = iter(np.split(next(rest), self._rows[1:-1])) if self.linear else iter(())
         return [next(shares) if isinstance(m, Linear) else next(rest) for m in (members or self.members)]
 
-    def normals(self, duals: Sequence[Array]) -> tuple[Array, float, float]:
-        """Return the sum of all vectors, in an array of its own, of their conjugates and of their magnitudes.
+    def magnitudes(self, duals: Sequence[Array]) -> tuple[Array, float]:
+        """Return the sums of all vectors' and of all conjugates' magnitudes."""
+        entries, top = np.zeros(self.size), 0.0
+        for member, dual in zip(self._named(duals), duals, strict=True):
+            mine, size = member.magnitude(dual)
+            entries, top = entries + np.asarray(mine, dtype=np.float64), top + size
+        return entries, top
 
-        Where there are no more duals than constraints, it is of the constraints alone.
+    def normals(self, duals: Sequence[Array]) -> tuple[Array, float, float]:
+        """Return the sum of all vectors, in an array of its own, of their conjugates, and what rounding may add up to.
+
+        The last is a multiple of eps.  Where there are no more duals than constraints, it is of the constraints alone.
         """
         u, top, size = None, 0.0, 0.0
         for member, dual in zip(self._named(duals), duals, strict=True):
-            size += member.magnitude(dual)
+            entries, of_top = member.magnitude(dual)
+            size += 10 * float(np.max(entries, initial=0.0)) + (self.size + 10) * of_top
+            del entries  # a long array
             vector, conjugate = member.normal(dual)
             top += conjugate
             if u is None:

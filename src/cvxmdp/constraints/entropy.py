@@ -187,13 +187,12 @@ class EntropicLimit(Constraint):
             top = scalar(m * (self.bound + self.function.reference[self.function.reference > 0] @ exponentials))
         return (u if self.function.owner is None else u[self.function.owner]), top
 
-    def magnitude(self, dual: Array) -> float:
+    def magnitude(self, dual: Array) -> tuple[Array, float]:
         u, top = self.normal(dual)
         m = float(dual[-1])
-        largest = float(np.max(np.abs(u), initial=0.0))
         # The exponentials are as exact as their exponents.
-        exponent = largest / m if m > 0 else 0.0
-        return largest + (float(abs(top)) + 2 * abs(m * self.bound)) * (3 + exponent)
+        exponent = float(np.max(np.abs(u), initial=0.0)) / m if m > 0 else 0.0
+        return np.abs(u), (float(abs(top)) + 2 * abs(m * self.bound)) * (3 + exponent)
 
     @property
     def allowed(self) -> npt.NDArray[np.bool_]:
@@ -215,7 +214,7 @@ class EntropicLimit(Constraint):
     def said(self, amount: float = 0.0) -> str:
         # An entropy is limited from below, a relative entropy from above.
         side = "at least" if self.sign > 0 else "at most"
-        return f"{side} {-self.sign * (self.bound + amount):.6g} nats"
+        return f"{side} {-self.sign * (self.bound + amount) + 0.0:.6g} nats"
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
         x = self.function.entries(point)

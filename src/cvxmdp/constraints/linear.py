@@ -321,9 +321,10 @@ class Linear(Constraint, Ranked):
             raise ValueError(f"there are {dual.size} multipliers for {self.upper.size} rows")
         return self.rows.T @ dual, support_of_box(dual, self.lower, self.upper)
 
-    def magnitude(self, dual: Array) -> float:
+    def magnitude(self, dual: Array) -> tuple[Array, float]:
         limit = np.where(dual > 0, self.upper, self.lower)[dual != 0]
-        return float(np.max(self.sizes.T @ np.abs(dual))) + float(np.abs(dual[dual != 0]) @ np.abs(limit))
+        used = np.count_nonzero(dual)
+        return used * (self.sizes.T @ np.abs(dual)), float(np.abs(dual[dual != 0]) @ np.abs(limit))
 
     def price(self, dual: Array) -> float | Array:
         """Return the change of the optimum for each unit of each limit."""

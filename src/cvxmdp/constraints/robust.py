@@ -333,11 +333,12 @@ class EllipsoidBudget(Constraint):
         m, y = self._multiplier(dual)
         return m * self.cost + self.errors.times(y), m * self.at_most
 
-    def magnitude(self, dual: Array) -> float:
+    def magnitude(self, dual: Array) -> tuple[Array, float]:
         m, y = self._multiplier(dual)
         Q = np.abs(self.errors.matrix)
         x = Q * np.abs(y) if Q.ndim == 1 else Q @ np.abs(y)
-        return float(np.max(m * np.abs(self.cost) + x)) + float(m) * abs(self.at_most)
+        # Of m each product with Q has as many terms as there are pairs.
+        return self.cost.size * (m * np.abs(self.cost) + x), float(m) * abs(self.at_most)
 
     def price(self, dual: Array) -> float:
         return -float(self._multiplier(dual)[0])

@@ -493,8 +493,9 @@ def push_often(data, indices, indptr, first, gamma, pi, waiting, x, upward, leas
         left = push(data, indices, indptr, first, gamma, pi, waiting, x, upward, least)
         if left <= goal:
             reached = True
-            for s in range(x.size):
-                reached = reached and waiting[s] <= share * x[s]
+            if share < 1.0:
+                for s in range(x.size):
+                    reached = reached and waiting[s] <= share * x[s]
             if reached:
                 return left, True
     return left, False

@@ -16,6 +16,7 @@ import scipy.linalg as la
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
+from cvxmdp import interrupts
 from cvxmdp.mdp import Array
 
 Solve = Callable[[Array], Array]
@@ -184,6 +185,7 @@ def iterative(
             return np.zeros_like(rhs)
         operator = spla.LinearOperator((rhs.size, rhs.size), matvec=apply, dtype=np.float64)
         for _ in range(KRYLOV_ROUNDS if not factors else 0):
+            interrupts.leave()
             x, _ = spla.gmres(operator, rhs, x0=x, rtol=accuracy, atol=0.0, restart=40, maxiter=5)
             if np.all(_solved(apply, rhs, x, accuracy)):
                 return np.asarray(x)
@@ -262,5 +264,8 @@ def conjugate_gradients(apply: Solve, rhs: Array, start: Array, diagonal: Array,
     size = rhs.size
     operator = spla.LinearOperator((size, size), matvec=apply, dtype=np.float64)
     scaled = spla.LinearOperator((size, size), matvec=lambda x: x / diagonal, dtype=np.float64)
-    x, _ = spla.cg(operator, rhs, x0=start, rtol=tolerance, atol=0.0, maxiter=steps, M=scaled)
+    x, _ = spla.cg(
+        operator, rhs, x0=start, rtol=tolerance, atol=0.0, maxiter=steps, M=scaled,
+        callback=lambda _: interrupts.leave(),
+    )  # fmt: skip
     return np.asarray(x)

@@ -104,7 +104,7 @@ class Ordered:
         self.failures += not reached
         return self._leave(V, c, pair)[0], bool(reached)
 
-    def solve(self, pi: Array, inflow: Array, share: float = np.inf) -> Array | None:
+    def solve(self, pi: Array, inflow: Array, share: float = 1.0) -> Array | None:
         """Solve ``x = inflow + gamma P_pi' x``, nothing negative; None where no order is known or it does not help.
 
         What is missing is at most a ``share`` of x in every state, and next to nothing in all.
@@ -115,7 +115,8 @@ class Ordered:
         pi, waiting = (pi, inflow.copy()) if at.states is None else (pi[at.pairs], inflow[at.states])
         x, before = np.zeros(inflow.size), np.inf
         goal = 2 * ROUNDING * float(inflow.sum())
-        least = min(0.1 * ROUNDING, 0.1 * share)
+        # What is left in all states together must be within the goal, and x adds up to 1 / (1 - gamma) of the inflow.
+        least = 0.1 * ROUNDING * (1 - self._gamma)
         # A large model is left after each push, so that Ctrl-C is heard.
         at_once = self._patience if self._cuts.size == 2 else 1
         for done in range(at_once, MOST_PUSHES, at_once):

@@ -202,7 +202,7 @@ def climb(judge: Judge, limit: Ball | Entropic, V: Array, price: float | None) -
             return status
         if height > highest or not np.isfinite(height):
             return None
-        exact = min(LOOSEST, max(min(left, left / before), ENOUGH * judge.tolerance / left))
+        exact = min(LOOSEST, max(min(left, left / max(before, 1e-300)), ENOUGH * judge.tolerance / max(left, 1e-300)))
         x, m = direction(judge, at, r, border, g, exact, shift)
         change, rise = dynamics.advantage(np.zeros_like(c), x), float(r @ x) + g * m
         length = 1.0 if m >= 0 else min(1.0, -0.9 * mu / m)

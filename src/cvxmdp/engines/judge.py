@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cvxmdp.constraints.combine import Blocks
+from cvxmdp import interrupts
+from cvxmdp.constraints.combine import Blocks, relative_ease
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines.presolve import Unconstrained, policy_iteration
 from cvxmdp.engines.prover import EPS, FINE, NEGLIGIBLE, Prover, Visits
@@ -23,6 +24,10 @@ from cvxmdp.status import Progress, Status
 
 AS_NEAR = 1e-8
 """How much farther, relatively, the cheapest of the nearest policies may be."""
+EXACTNESS = (1.0, 1e-6)
+"""How exactly, relative to the tolerance, visits are found: first, and where that is not enough."""
+HAIR = 64 * EPS
+"""Limits are numbers that were computed: that no policy obeys is not said of those exceeded by less of their size."""
 CLOSED = 0.5
 """Share of the tolerance within which a gap needs no better bound."""
 
@@ -162,12 +167,15 @@ class Judge:
         if candidate.visits is not None:
             return candidate
         pi, owner = candidate.policy.probabilities, self.dynamics.owner
-        visits = self.prover.visits(pi, self.tolerance, self.dynamics.per_state(candidate.d))
-        d = visits.occupancy(owner, pi)
-        spread = visits.spread(owner, pi, d)
+        for share in EXACTNESS:
+            visits = self.prover.visits(pi, share * self.tolerance, self.dynamics.per_state(candidate.d))
+            d = visits.occupancy(owner, pi)
+            spread = visits.spread(owner, pi, d)
+            violation = self.blocks.relative(d, spread)
+            if violation <= self.tolerance or self.blocks.relative(d) > self.tolerance:
+                break  # else it is the error that keeps it from obeying, as where a set is a single point
         sizes = np.abs(self.c) if self._signed else self.c
         error = float(spread.of(sizes)) + sum(term.change(d, spread) for term in self.blocks.terms)
-        violation = self.blocks.relative(d, spread)
         return Candidate(candidate.policy, d, self._value(d), self._scale(d), violation, visits, error)
 
     @property
@@ -221,12 +229,13 @@ class Judge:
         if rounding <= NEGLIGIBLE * wanted or not np.isfinite(top):
             return bound
         u, fine_top, _ = self.blocks.normals([np.asarray(dual, dtype=FINE) for dual in duals])
-        value, V = self.prover.bound(c, u, fine_top, size, priced.V, NEGLIGIBLE * wanted)
+        value, V = self.prover.bound(c, u, fine_top, self.blocks.magnitudes(duals), priced.last, NEGLIGIBLE * wanted)
         return bound if bound.value >= value else Bound(list(duals), V, value)
 
     def prove_least(self) -> None:
         """Note that no policy costs less than the cheapest pair: where that is free, the best policy may be too."""
         least = float(np.min(self.c))
+        least -= 4 * EPS * abs(least)
         if not self.blocks.terms and (self.bound is None or least > self.bound.value):
             self.bound = Bound(self.blocks.no_duals(), np.zeros(self.dynamics.num_states), least)
 
@@ -245,7 +254,7 @@ class Judge:
             return None
         proof = self._bounded(duals, priced, (u, top, size), np.zeros_like(u), estimate)
         margin = proof.value
-        if margin <= 0:
+        if margin <= HAIR * relative_ease(self.blocks.constraints, duals):
             return None
         self.refuted = self.refuted or self.elapsed()
         found = Refutation(list(duals), proof.V, margin, margin / (stacked * (1 + self.c.size * EPS)))
@@ -359,7 +368,7 @@ class Judge:
 
     def limit(self) -> Status | None:
         """Say which limit is reached, if any."""
-        if self.stopped:
+        if self.stopped or interrupts.requested():
             return Status.INTERRUPTED
         if self.elapsed() >= self.time_limit:
             return Status.TIME_LIMIT

@@ -90,6 +90,7 @@ class Mixing:
         assert judge.best is not None
         mixture = Mixture(judge, judge.blocks.linear)
         mixture.add(judge.best.d)
+        mixture.meet_far()
         if start is not None:
             mixture.add(start[0])
             judge.prove(start[1])

@@ -13,9 +13,13 @@ import scipy.sparse as sp
 
 from cvxmdp.constraints.linear import EQUALITY, INFINITE, Linear
 from cvxmdp.engines.judge import Judge
-from cvxmdp.engines.presolve import occupancy_of
+from cvxmdp.engines.presolve import occupancy_of, policy_iteration
 from cvxmdp.mdp import Array, Indices
 
+LARGEST = 1e9
+"""Policies beyond a limit by this many times more than the next one are left out of the linear programs."""
+FAR = 1e3
+"""How many times its size a limit has to be exceeded to be far."""
 FREE = 1e-9
 """A policy is free of cost below this share of what most pairs cost."""
 
@@ -38,7 +42,7 @@ class Mixture:
         self.cost_scale = _natural(judge)
         d = judge.best.d if judge.best else np.full(judge.c.size, 1 / judge.c.size)
         limit = np.maximum(*(np.where(np.isfinite(side), np.abs(side), 0.0) for side in (linear.upper, linear.lower)))
-        size = np.maximum(limit, 1e-3 * np.asarray(linear.sizes @ d).ravel())
+        size = np.where(limit > 0, limit, 1e-3 * np.asarray(linear.sizes @ d).ravel())
         self.scale = np.where(size > 0, size, 1.0)
         # Rows as  signs * (E d) <= limits, one for each side that could be exceeded.
         up, down = (np.isfinite(side) for side in linear.binding())
@@ -92,6 +96,18 @@ class Mixture:
         self.seen.add(key)
         self.add(occupancy_of(self.judge.dynamics, pairs))
         return True
+
+    def meet_far(self) -> None:
+        """Where the first policy is far beyond a limit, add the policy that is best at meeting that limit.
+
+        Without it, prices would have to rise by as many orders of magnitude before any policy obeys.
+        """
+        beyond = self.values[0] - self.limits
+        for side in np.flatnonzero(beyond > FAR):
+            multipliers = np.zeros(self.limits.size)
+            multipliers[side] = 1.0
+            deadline = self.judge.deadline
+            self.add_policy(policy_iteration(self.judge.dynamics, self.normal(multipliers), deadline=deadline).pairs)
 
     def mix(self, weights: Array) -> Array:
         """Return the occupancy of a mixture."""
@@ -156,17 +172,28 @@ class Mixture:
     def least_cost(self, penalty: float) -> tuple[Array, Array, float]:
         """Weights of least cost plus ``penalty`` times the worst excess, the multipliers, and the excess.
 
-        The multipliers are in units of the cost and add up to no more than the penalty.
+        The multipliers are in units of the cost and add up to no more than the penalty.  A limit of 1e-30 is approached
+        through policies that exceed it by ever fewer orders of magnitude: each side is measured by the one that exceeds
+        it least, since the program sees some ten digits.  So is the excess.
         """
         A, count = np.stack(self.values, axis=1), len(self.values)
+        above = np.where(A > (self.limits + np.abs(self.limits))[:, None], A, np.inf)
+        least = np.min(above, axis=1, initial=np.inf)
+        units = np.where(np.isfinite(least) & (least > FAR), least, 1.0)
+        A, limits = A / units[:, None], self.limits / units
+        kept = np.flatnonzero(np.all(A <= LARGEST, axis=0))
         answer = _solve(
-            np.append(self.costs, penalty),
-            np.hstack([A, -np.ones((A.shape[0], 1))]),
-            self.limits,
-            np.append(np.ones(count), 0.0),
-            [(0, None)] * (count + 1),
+            np.append(np.array(self.costs)[kept], penalty),
+            np.hstack([A[:, kept], -np.ones((A.shape[0], 1))]),
+            limits,
+            np.append(np.ones(kept.size), 0.0),
+            [(0, None)] * (kept.size + 1),
         )
-        return answer.x[:-1], -answer.ineqlin.marginals * self.cost_scale, float(answer.x[-1])
+        weights = np.zeros(count)
+        weights[kept] = answer.x[:-1]
+        # What rounding leaves of a limit that is far below the unit is an excess all the same.
+        excess = max(float(answer.x[-1]), float(np.max((A @ weights - limits) * units, initial=0.0)))
+        return weights, -answer.ineqlin.marginals / units * self.cost_scale, excess
 
 
 def _natural(judge: Judge) -> float:

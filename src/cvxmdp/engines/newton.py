@@ -38,6 +38,8 @@ FAST = 0.2
 """A residual that falls to this share from pass to pass needs no help."""
 STIFFEST = 1e10
 """Largest ratio of tau to sigma: beyond, Newton's system is lost to rounding."""
+PATIENCE = 100
+"""Passes in which the gap, or the violation, has to halve once nothing can be tightened any more."""
 MOST_STEPS = 40
 """Newton steps in one pass."""
 
@@ -98,6 +100,7 @@ class Newton:
         """Minimize until the gap is proven, a limit is reached, or it is proven that no policy obeys (None)."""
         assert judge.best is not None
         state = State(judge, judge.c, start, d, step, LOOSE * step, judge.best.scale)
+        left: list[float] = []
         while True:
             state.minimize()
             candidate = judge.propose(state.d)
@@ -111,6 +114,9 @@ class Newton:
                 return status
             if judge.refutation is not None:
                 return None
+            left.append(judge.gap if judge.obeyed else judge.best.violation)
+            if state.exhausted and len(left) > PATIENCE and left[-1] > 0.5 * left[-PATIENCE]:
+                return Status.ITERATION_LIMIT if judge.obeyed else None  # then see how near a policy can come
             state.advance(self.shrink)
 
     def _approach(self, judge: Judge, d: Array) -> Status | None:
@@ -184,12 +190,13 @@ class State:
         self.residual = np.inf
         self.q = (1 - self.dynamics.gamma) * self.dynamics.rho
         self.apart = self.unbalanced = 0.0
+        self.advanced = False
         self.damping = 1 / tau
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing can be tightened any more."""
-        return self.sigma * STIFFEST <= self.tau
+        """Whether nothing can be tightened any more, or nothing moves."""
+        return self.sigma * STIFFEST <= self.tau or (self.residual == 0.0 and self.apart == 0.0 and self.advanced)
 
     def duals(self) -> list[Array]:
         """Return one dual array a member."""
@@ -210,7 +217,7 @@ class State:
         matters = unbalanced > 0.01 * self.judge.tolerance * self.scale
         if matters and unbalanced > FAST * self.unbalanced and self.sigma * STIFFEST > self.tau:
             self.tau /= shrink
-        self.apart, self.unbalanced = apart, unbalanced
+        self.apart, self.unbalanced, self.advanced = apart, unbalanced, True
 
     def minimize(self) -> None:
         """Minimize the smooth function of this pass over the flow equations by Newton steps."""
@@ -233,10 +240,12 @@ class State:
             # A short step means that the model was good only nearby: the next is kept nearer, after a full one freer.
             self.damping *= 0.1 if length == 1.0 else 10.0 if length < 0.25 else 1.0
             self.damping = min(self.damping, 1 / self.sigma)
+            # A shortened step that gains nothing that can be seen would be taken again and again.
+            spent = stiff and (length < SHORTEST or (length < 1.0 and value - new <= rounding))
             if length >= SHORTEST:
                 self.d, value, gradient, touches = d, new, new_gradient, new_touches
             gained = force * float(np.linalg.norm(direction))
-            if gained <= rounding or (length < SHORTEST and stiff) or self.judge.limit() is not None:
+            if gained <= rounding or spent or self.judge.limit() is not None:
                 break
         self.touches = touches
         self.residual = float(np.linalg.norm(self.d - last))

@@ -6,11 +6,11 @@ engines begin.  The same routine prices multipliers for the certificate.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
 
+from cvxmdp import interrupts
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines.prover import largest
 from cvxmdp.mdp import Array, Indices
@@ -22,12 +22,15 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Unconstrained:
-    """The best policy of one cost, which takes the best pair of each state at V, and the bound that V proves."""
+    """The best policy of one cost, and the best bound that some V on the way to its value proves."""
 
     V: Array
     pairs: Indices
+    """Of the policy: the best in each state at the last value."""
     bound: float
     """``(1 - gamma) rho'V + min over pairs of (c + M V)``: no occupancy costs less."""
+    last: Array
+    """The last value.  Where some values are huge, rounding may make its bound the worse one."""
 
 
 def policy_iteration(
@@ -49,7 +52,7 @@ def policy_iteration(
         V = dynamics.relax(c, V, tolerance, deadline)
     V = np.zeros(dynamics.num_states) if V is None else V
     best, greedy = dynamics.sweep(c, V)
-    pairs, top, top_V, top_pairs = greedy, lower_bound(dynamics, V, best), V, greedy
+    pairs, top, top_V = greedy, lower_bound(dynamics, V, best), V
     stuck = False
     for k in range(rounds):
         gain = V - best
@@ -71,10 +74,10 @@ def policy_iteration(
         best, greedy = dynamics.sweep(c, V)
         bound = lower_bound(dynamics, V, best)
         if bound >= top:
-            top, top_V, top_pairs = bound, V, greedy
-        if time.perf_counter() >= deadline:
+            top, top_V = bound, V
+        if interrupts.over(deadline):
             break
-    return Unconstrained(top_V, top_pairs, top)
+    return Unconstrained(top_V, greedy, top, V)
 
 
 def lower_bound(dynamics: Dynamics, V: Array, best: Array) -> float:

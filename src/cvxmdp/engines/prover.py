@@ -83,23 +83,28 @@ class Prover:
         """Most entries of a row."""
 
     def rounding(self, V: Array, c: Array, size: float) -> float:
-        """Return what rounding may add to a bound computed in double precision from these, nothing else known."""
-        sums = (self.longest + 10) * 2 * largest(V) + 10 * largest(c)
-        return EPS * (sums + (self.mdp.num_pairs + 10) * size)
+        """Return what rounding may add to a bound computed in double precision from these, nothing else known.
 
-    def bound(self, c: Array, u: Array, top: Any, size: float, V: Array, enough: float) -> tuple[float, Array]:
+        ``size`` is what it may add to normals and conjugates, in multiples of eps.
+        """
+        return EPS * ((self.longest + 10) * 2 * largest(V) + 10 * largest(c) + size)
+
+    def bound(
+        self, c: Array, u: Array, top: Any, sizes: tuple[Array, float], V: Array, enough: float
+    ) -> tuple[float, Array]:
         """Return the best bound found from V in extended precision, and its V.
 
-        ``u`` and ``top`` are of extended precision; V is refined until no more than ``enough`` could be won.
+        ``u`` and ``top`` are of extended precision, with the sizes of what they are sums of; V is refined until no more
+        than ``enough`` could be won.
         """
         mdp, gamma = self.mdp, FINE(self.mdp.discount)
         rho = _proportions(mdp.initial)
-        # What rounding may do to u and top; the sums over rows are counted row by row.
-        blur = ALLOWED * FINE_EPS * (mdp.num_pairs + 10) * size
+        # What rounding may do to top; what it does to u and to the sums over rows is counted pair by pair.
+        blur = ALLOWED * FINE_EPS * (mdp.num_pairs + 10) * sizes[1]
         h = self._centred(V)
         best, best_h = -np.inf, h
         for _ in range(MOST_REFINEMENTS):
-            low, pairs, magnitude = self._least(c, u, h)
+            low, pairs, magnitude = self._least(c, u, sizes[0], h)
             inflow = (1 - gamma) * rho
             value = inflow @ h + np.min(low) - top - ALLOWED * FINE_EPS * (h.size + 10) * (inflow @ np.abs(h)) - blur
             rounded = _down(value)
@@ -124,7 +129,7 @@ class Prover:
         """V less its value where the process begins: it is small where it matters."""
         return V - float(self.mdp.initial @ V)
 
-    def _least(self, c: Array, u: Array, h: Array) -> tuple[Any, Indices, Array]:
+    def _least(self, c: Array, u: Array, of_u: Array, h: Array) -> tuple[Any, Indices, Array]:
         """For each state the least ``c + u + M h``, rounded down, its pair, and the size of what it is a sum of."""
         mdp, first = self.mdp, self.dynamics.first
         gamma, fine = FINE(mdp.discount), h.astype(FINE)
@@ -134,7 +139,7 @@ class Prover:
             mine = slice(first[states.start], first[states.stop])
             owner = mdp.state[mine]
             total = c[mine] + u[mine] + gamma * expected - fine[owner]
-            size = np.abs(c[mine]) + np.abs(u[mine]) + sizes + np.abs(fine[owner])
+            size = np.abs(c[mine]) + of_u[mine] + sizes + np.abs(fine[owner])
             total -= ALLOWED * FINE_EPS * (self.longest + 10) * size
             starts = first[states] - first[states.start]
             best = np.minimum.reduceat(total, starts)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from cvxmdp.blocks import Block, Constraint, Term
 from cvxmdp.certificate import CertificateError, Evidence, Proof, Witness
@@ -65,6 +65,7 @@ def solution_parts(solution: Solution, asked: Asked) -> Parts:
         "bound": None if solution.status is Status.INFEASIBLE else _number(solution.bound),
         "gap": None if solution.status is Status.INFEASIBLE else _number(solution.gap),
         "costs": {name: _number(cost) for name, cost in solution.costs.items()},
+        "errors": {name: _number(error) for name, error in solution.errors.items()},
         "violations": {name: _number(excess) for name, excess in solution.violations.items()},
         "infeasibility": None,
         "stats": _stats(solution.stats),
@@ -139,7 +140,6 @@ def _conflict(found: Infeasibility, evidence: Evidence) -> dict[str, Any]:
                 "exceeded": _number(limit.exceeded),
                 "amount": UNKNOWN if limit.amount is not None and math.isnan(limit.amount) else limit.amount,
                 "least": _number(limit.least),
-                "alone": limit.alone,
                 "innocent": limit.innocent,
             }
             for name, limit in found.relax.items()
@@ -204,10 +204,12 @@ def _solution(header: dict[str, Any], arrays: dict[str, Any]) -> Solution:
         raise ValueError(f"the header's status is {status} {'with' if found else 'without'} an infeasibility")
     infeasible = found is not None
     names = named[: len(limits)]
+    if found is not None:
+        found = replace(found, relax=_worded(found.relax, dict(zip(names, asked.limits, strict=True))))
     return Solution(
         Status[status], _float(header, "value"), math.inf if infeasible else _float(header, "bound"),
         math.nan if infeasible else _float(header, "gap"), policy, take(arrays, "occupancy", [pairs]),
-        take(arrays, "visits", [len(states)]), _numbers(header, "costs"),
+        take(arrays, "visits", [len(states)]), _numbers(header, "costs"), _numbers(header, "errors"),
         {name: _scalar(_any(arrays, f"level:{i}")) for i, name in enumerate(names)}, _numbers(header, "violations"),
         {name: _scalar(_any(arrays, f"price:{i}")) for i, name in enumerate(names)}, found,
         _read_stats(_object(header, "stats")), _float(header, "tolerance"), asked, evidence,
@@ -256,7 +258,7 @@ def _infeasibility(found: dict[str, Any], displacement: Any, policy: Policy) -> 
             _float(limit, "exceeded"),
             None if amount is None else math.nan if amount == UNKNOWN else _float(limit, "amount"),
             _float(limit, "least"),
-            None if limit["alone"] is None else str(limit["alone"]),
+            None,
             bool(limit["innocent"]),
         )
     low, high = (_read_number("distance", value) for value in _list(found, "distance"))
@@ -268,6 +270,18 @@ def _infeasibility(found: dict[str, Any], displacement: Any, policy: Policy) -> 
         _float(found, "cheapest"), tuple(map(str, _list(found, "conflict"))), bool(found["irreducible"]),
         _numbers(found, "impossible"),
     )  # fmt: skip
+
+
+def _worded(
+    relax: Mapping[str, Relaxation], limits: Mapping[str, Constraint | None]
+) -> dict[str, Relaxation]:
+    """Say what each limit would have to become."""
+    out = {}
+    for name, each in relax.items():
+        limit = limits.get(name)
+        known = limit is not None and each.amount is not None and math.isfinite(each.amount)
+        out[name] = replace(each, alone=limit.said(each.amount)) if known and limit and each.amount is not None else each
+    return out
 
 
 def _read_stats(stats: dict[str, Any]) -> Stats:

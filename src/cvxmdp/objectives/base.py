@@ -126,10 +126,10 @@ class CustomTerm(Term):
         u = dual - z
         return u, float(u @ z) - self.value(z)
 
-    def magnitude(self, dual: Array) -> float:
+    def magnitude(self, dual: Array) -> tuple[Array, float]:
         dual = np.asarray(dual, dtype=np.float64)
         z = self.prox(dual, 1.0)
-        return float(np.max(np.abs(dual - z)) + np.abs(dual - z) @ np.abs(z)) + abs(self.value(z))
+        return np.abs(dual) + np.abs(z), float(np.abs(dual - z) @ np.abs(z)) + abs(self.value(z))
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
         return response_by_differences(lambda y: self.prox(y, step), point, projected)

@@ -75,8 +75,8 @@ class DistanceTerm(Term):
         u = u * (self.weight / size) if size > self.weight else u
         return u, scalar(u @ self.center)
 
-    def magnitude(self, dual: Array) -> float:
-        return float(np.max(np.abs(dual)) + np.abs(dual) @ np.abs(self.center))
+    def magnitude(self, dual: Array) -> tuple[Array, float]:
+        return np.abs(dual), float(np.abs(dual) @ np.abs(self.center))
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
         offset = point - self.center

@@ -136,10 +136,10 @@ class EntropicTerm(Term):
         none = np.zeros(spread.size if self._allowed is None else self._allowed.size)
         return self._filled(spread, none), scalar(self.weight * (r @ exponentials))
 
-    def magnitude(self, dual: Array) -> float:
+    def magnitude(self, dual: Array) -> tuple[Array, float]:
         u, top = self.normal(dual)
         # The exponentials are as exact as their exponents.
-        return float(np.max(np.abs(u), initial=0.0) + abs(top) * (3 + np.max(np.abs(dual)) / self.weight))
+        return np.abs(u), float(abs(top) * (3 + np.max(np.abs(dual)) / self.weight))
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
         x = self.function.entries(self._kept(point))

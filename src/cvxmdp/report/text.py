@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 MOST_NAMES = 6
+SEEN = 1e-9
+"""Share of a limit below which an excess is not mentioned: levels are shown with eight digits."""
 
 
 def describe(solution: Solution) -> str:
@@ -25,7 +27,9 @@ def describe(solution: Solution) -> str:
     found = solution.infeasibility
     lines = (_outcome if found is None else describe_conflict)(solution)
     for name, cost in solution.costs.items():
-        lines.append(f"  {printable(name)}: {cost:.8g}")
+        error = solution.errors[name]
+        exact = "" if error <= solution.tolerance * abs(cost) else f", known to within {error:.1g}"
+        lines.append(f"  {printable(name)}: {cost:.8g}{exact}")
     for i, name in enumerate(solution.violations):
         parts = [_level(solution, i, name)]
         if found is not None:
@@ -53,20 +57,26 @@ def _outcome(solution: Solution) -> list[str]:
         f"{solution.status.name}: {solution.status.value}",
         f"  value {solution.value:.8g}, proven bound {solution.bound:.8g}, {gap}",
     ]
-    if solution.status is Status.OPTIMAL and any(excess > 0 for excess in solution.violations.values()):
+    if solution.status is Status.OPTIMAL and any(_excess(solution, i) for i in range(len(solution.violations))):
         lines.append("  where a limit is exceeded, it is by no more than the tolerance allows")
     return lines
 
 
 def _level(solution: Solution, i: int, name: str) -> str:
     """Say what a limit limits, how much of it the policy does, and what is allowed."""
-    limit, level, violation = solution.asked.limits[i], solution.levels[name], solution.violations[name]
+    limit, level, violation = solution.asked.limits[i], solution.levels[name], _excess(solution, i)
     excess = f", exceeded by {violation:.3g}" if violation > 0 else ""
     if limit is None:
         return f"exceeded by {violation:.3g}" if violation > 0 else "obeyed"
     if isinstance(level, float):
         return f"{level:.8g} of {limit.said()}{excess}"
     return f"{limit.said()}: {f'the worst exceeded by {violation:.3g}' if violation > 0 else 'all obeyed'}"
+
+
+def _excess(solution: Solution, i: int) -> float:
+    """By how much a limit is exceeded; 0 where that is not seen in the digits shown."""
+    violation = list(solution.violations.values())[i]
+    return violation if violation > SEEN * _size(solution.asked.limits[i]) else 0.0
 
 
 def _effect(solution: Solution, i: int, name: str) -> str:
