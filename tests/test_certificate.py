@@ -372,7 +372,9 @@ def test_no_array_can_be_forged(kind, seed):
         array[where] = array[where] * 1.01 + 1e-3
     else:
         array = -array - 1
-    said = name.startswith(("occupancy", "visits", "level", "price", "state", "action", "probabilities", "displacement"))
+    said = name.startswith(
+        ("occupancy", "visits", "level", "price", "state", "action", "probabilities", "displacement")
+    )
     unpriced = name.startswith("price") and np.all(np.isnan(array)) and np.all(np.isnan(arrays[name]))
     try:
         verify(model_parts(problem.mdp), (header, arrays | {name: array}))
@@ -391,7 +393,9 @@ def test_rounding_is_no_proof_of_infeasibility():
     zero = [np.zeros_like(dual) for dual in solution.evidence.proofs["margin"].duals]
     for constant in np.concatenate([np.linspace(1, 2, 10), np.linspace(1, 2, 10) * 1e15]):
         proofs = {**solution.evidence.proofs, "margin": Proof(zero, np.full(5, constant))}
-        said = replace(solution.infeasibility, margin=1e-300, distance=(0.0, solution.infeasibility.distance[1]), least=0.0)
+        said = replace(
+            solution.infeasibility, margin=1e-300, distance=(0.0, solution.infeasibility.distance[1]), least=0.0
+        )
         forged = replace(solution, infeasibility=said, evidence=replace(solution.evidence, proofs=proofs))
         assert not accepted(forged, problem)
 

@@ -450,7 +450,9 @@ def test_a_cost_that_can_all_but_be_avoided_is_found_and_proven_however_small():
         solution = problem.solve()
         assert solution.status is cm.Status.OPTIMAL
         assert 0 < solution.value < 1e-23
-        assert solution.value == pytest.approx(occupancy_without_subtraction(mdp, solution.policy) @ problem.cost, rel=1e-9)
+        assert solution.value == pytest.approx(
+            occupancy_without_subtraction(mdp, solution.policy) @ problem.cost, rel=1e-9
+        )
         solution.certificate.check(problem)
 
 

@@ -1,5 +1,10 @@
 """Threads are given back as they were, and freed memory is kept only for models that are not large."""
 
+import subprocess
+import sys
+import textwrap
+import threading
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -42,3 +47,73 @@ def test_a_block_is_freed_unless_the_model_is_large(pairs, expected, monkeypatch
     monkeypatch.setattr(memory.np, "empty", lambda *args, **kwargs: taken.append(args) or np.zeros(1))
     memory.keep_freed(pairs)
     assert len(taken) == expected
+
+
+def test_overlapping_solves_in_threads_give_blas_its_threads_back(two_threads):
+    """A past bug: what ended last gave back what it had found, the one thread of the other."""
+    entered, leave, left = threading.Event(), threading.Event(), threading.Event()
+    go_home = threading.Event()
+
+    def other():
+        with one_blas_thread(True):
+            entered.set()
+            leave.wait(10)
+        left.set()
+        go_home.wait(10)  # the thread lives on, as those of pools do
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert entered.wait(10)
+    with one_blas_thread(True):
+        leave.set()
+        assert left.wait(10)
+        assert set(blas_threads()) == {1}
+    assert blas_threads() == two_threads
+    go_home.set()
+    thread.join()
+
+
+# Solves of a large, a small and a curved problem, in every way in which people share work.
+SHARED = """
+    import multiprocessing, sys
+    from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+    import cvxmdp as cm
+    from threadpoolctl import threadpool_info
+
+    grid, small = cm.worlds.gridworld(size=110), cm.worlds.gridworld(size=8)
+    garnet = cm.worlds.garnet(states=600, actions=4, branching=0.01, seed=0)
+
+
+    def value(k):
+        if k % 3 == 2:
+            return cm.Problem(garnet, "cost", [cm.Entropy(at_least=6.9)]).solve().value
+        return cm.Problem([grid, small][k % 3], "time", [cm.Budget("collision", at_most=1e-3)]).solve().value
+
+
+    def blas():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+    if __name__ == "__main__":
+        alone, before = [value(k) for k in range(3)], blas()
+        how = sys.argv[1]
+        if how == "threads":
+            pool = ThreadPoolExecutor(4)
+        else:
+            pool = ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(how))
+        with pool:
+            shared = list(pool.map(value, range(9)))
+        assert all(abs(shared[k] - alone[k % 3]) <= 1e-5 * abs(alone[k % 3]) for k in range(9)), (alone, shared)
+        assert blas() == before
+        print("all the same")
+"""
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn", "threads"])
+def test_work_may_be_shared_after_a_solve(how, tmp_path):
+    """A past bug: children that were forked off after a solve died in OpenMP, and their pool waited for ever."""
+    script = tmp_path / "shared.py"
+    script.write_text(textwrap.dedent(SHARED))
+    done = subprocess.run([sys.executable, script, how], capture_output=True, text=True, timeout=300)
+    assert done.stdout == "all the same\n", done.stderr

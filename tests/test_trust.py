@@ -78,9 +78,7 @@ def test_huge_duals_that_cancel_prove_nothing():
         said = {"status": cm.Status.UNDECIDED, "gap": np.inf, "bound": 1.75 * (1 + 1e-12), "prices": prices}
         for size in 10.0 ** rng.uniform(0, 18, size=100):
             u = size * rng.normal(size=2)
-            evidence = dataclasses.replace(
-                solution.evidence, proofs={"bound": Proof([u, total - u], proof.potential)}
-            )
+            evidence = dataclasses.replace(solution.evidence, proofs={"bound": Proof([u, total - u], proof.potential)})
             with pytest.raises(cm.CertificateError, match="cost less"):
                 dataclasses.replace(solution, evidence=evidence, **said).certificate.check(problem)
 

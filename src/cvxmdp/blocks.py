@@ -72,7 +72,7 @@ class Block(ABC):
         """Return the vector u of a dual array and its conjugate (inf if there is none)."""
 
     def magnitude(self, dual: Array) -> tuple[Array, float]:
-        """Return the sizes of what the vector's entries, and the conjugate, are sums of: rounding adds some eps of it."""
+        """Return the sizes of what the vector's entries and the conjugate are sums of; rounding adds some eps of it."""
         u, conjugate = self.normal(dual)
         return np.abs(u), float(abs(conjugate))
 

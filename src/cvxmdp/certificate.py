@@ -69,11 +69,11 @@ class Evidence:
     Attributes
     ----------
     witnesses : dict of str to Witness
-        "policy" is the one returned; "enough:i" obeys once constraint i is relaxed, "without:j" once the j-th limit of the
-        conflict is left out.
+        "policy" is the one returned; "enough:i" obeys once constraint i is relaxed, "without:j" once the j-th limit of
+        the conflict is left out.
     proofs : dict of str to Proof
-        "bound" of the optimum; "margin" shows that no policy obeys, "cheapest" bounds the cost of the nearest, "short:i"
-        shows what is not enough, "conflict", "impossible:j" and "priority:p" what their names say.
+        "bound" of the optimum; "margin" shows that no policy obeys, "cheapest" bounds the cost of the nearest,
+        "short:i" shows what is not enough, "conflict", "impossible:j" and "priority:p" what their names say.
     displacements : ndarray or None
         From the nearest allowed points to the nearest policy's occupancy, one row a set.
     conflict, impossible : sequence of (constraint, row)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cvxmdp.solution import Solution
 
 EXIT = {"OPTIMAL": 0, "INFEASIBLE": 3}
-BAD_INPUT, LIMIT = 2, 4
+REFUSED, BAD_INPUT, LIMIT = 1, 2, 4
 SOLUTION, POLICY = "solution.npz", "policy.csv"
 
 PANELS = [(0.9, 1e-3), (0.9, 2e-4), (0.9, 2e-5), (0.6, 2e-5)]
@@ -169,6 +169,31 @@ def solve(
     raise typer.Exit(EXIT.get(solution.status.name, LIMIT))
 
 
+@app.command()
+def check(
+    model: Annotated[Path, typer.Argument(help="The model, in .npz form.", show_default=False)],
+    solution: Annotated[Path, typer.Argument(help="A solution of it, in .npz form.", show_default=False)],
+    tolerance: Annotated[float, typer.Option(help="The loosest relative tolerance that is accepted.")] = 1e-6,
+    discount: Annotated[float | None, typer.Option(help="As it was given to solve.", show_default=False)] = None,
+) -> None:
+    """Recompute everything a saved solution says, with code that shares nothing with the solvers.
+
+    Exit codes: 0 all of it is proven, 1 something is false or not proven, 2 bad input.
+    """
+    from cvxmdp_verifier import Refused, read, verify
+
+    header, arrays = read(model, "model")
+    if discount is not None:
+        header = {**header, "discount": discount}
+    claims = read(solution, "solution")
+    try:
+        report = verify((header, arrays), claims, tolerance)
+    except Refused as refused:
+        print(printable(f"cvxmdp: refused: {refused}"), file=sys.stderr)
+        raise typer.Exit(REFUSED) from None
+    typer.echo(str(report))
+
+
 class Experiment(str, Enum):
     """What ``cvxmdp paper`` can repeat."""
 
@@ -260,6 +285,8 @@ def _as_json(problem: Problem, solution: Solution) -> dict[str, Any]:
         "bound": solution.bound,
         "gap": solution.gap,
         "costs": dict(solution.costs),
+        "errors": dict(solution.errors),
+        "levels": {name: plain(level) for name, level in solution.levels.items()},
         "violations": dict(solution.violations),
         "prices": {name: plain(price) for name, price in solution.prices.items()},
         "method": solution.stats.method,
@@ -275,10 +302,12 @@ def _as_json(problem: Problem, solution: Solution) -> dict[str, Any]:
             "cheapest": found.cheapest,
             "conflict": list(found.conflict),
             "irreducible": found.irreducible,
+            "impossible": dict(found.impossible),
             "relax": {
                 name: {
                     "exceeded": limit.exceeded,
                     "amount": limit.amount,
+                    "least": limit.least,
                     "alone": limit.alone,
                     "innocent": limit.innocent,
                 }

@@ -15,10 +15,10 @@ from typing import Protocol
 import numpy as np
 
 from cvxmdp.blocks import Constraint
+from cvxmdp.certificate import Limit, Proof
 from cvxmdp.constraints.bounds import Bounds
 from cvxmdp.constraints.combine import relative_ease
 from cvxmdp.constraints.linear import Linear
-from cvxmdp.certificate import Limit, Proof
 from cvxmdp.engines.judge import Candidate, Judge, Refutation
 from cvxmdp.engines.prover import EPS
 from cvxmdp.mdp import Array
@@ -37,6 +37,7 @@ CLOSENESS = 1e-12
 """What rounding may do, relatively, to an amount that is a quotient of a margin and an ease."""
 MOST_LIMITS = 24
 """Conflicts of more limits are not reduced further: each would have to be left out once."""
+
 
 class Ask(Protocol):
     """Solve the problem with other constraints, and another cost if given; see ``seek`` of the judge."""

@@ -168,9 +168,9 @@ class Solution:
     value, bound, gap : float
         True cost of the policy (normalized), the proven lower bound on the optimum, and their relative difference
         ``(value - bound) / |c|'d``, where convex terms add their size to ``|c|'d``.  What rounding may hide is added to
-        the gap.  It is 0 where the value is below the bound, as that of a policy may be that exceeds a limit by what the
-        tolerance allows; infinite where the policy exceeds a limit by more.  For INFEASIBLE no policy obeys: the bound
-        is infinite, and there is no gap (NaN).
+        the gap.  It is 0 where the value is below the bound, as it may be if a limit is exceeded by what the tolerance
+        allows; infinite where a limit is exceeded by more.  For INFEASIBLE no policy obeys: the bound is infinite, and
+        there is no gap (NaN).
     policy : Policy
         Evaluated again by a linear solve: all numbers here are this policy's own.
     occupancy, visits : ndarray
@@ -180,8 +180,8 @@ class Solution:
     errors : dict of str to float
         By how much the costs, by name, and the value, as "value", may be off: proven.
     levels, violations : dict
-        By constraint, in its own units: what it limits, as the policy does it (an expected cost, a distance, an entropy, a
-        worst case; an array where there are several rows), and by how much that exceeds the limit.
+        By constraint, in its own units: what it limits, as the policy does it (an expected cost, a distance, an
+        entropy, a worst case; an array where there are several rows), and by how much that exceeds the limit.
     prices : dict of str to float or ndarray
         By constraint: the change of the optimum for each unit by which its limit is raised, proven in this sense: with
         the limit moved outwards by any amount t, the optimum is at least ``bound - |price| t``.  NaN unless OPTIMAL.

@@ -209,7 +209,7 @@ class Solve:
             {name: _witness(judge.measured(known)) for name, known in witnesses.items()}, proofs, displacements,
             found.conflict, found.impossible, found.without, self.amounts if compromise == "priority" else {},
         )  # fmt: skip
-        prices = {c.name: np.full_like(c.price(c.idle()), np.nan) for c in constraints}
+        prices = {c.name: c.price(c.idle()) + np.nan for c in constraints}
         return self._solution(Status.INFEASIBLE, chosen, np.inf, np.nan, prices, infeasibility, stats, evidence)
 
     def _decided(self, judge: Judge, status: Status, chosen: Candidate, stats: Stats) -> Solution:
@@ -236,7 +236,7 @@ class Solve:
         evidence: Evidence,
     ) -> Solution:
         problem, d = self.problem, chosen.d
-        visits = np.bincount(problem.mdp.state, weights=d, minlength=problem.mdp.num_states)
+        visits = np.bincount(problem.mdp.state, weights=d, minlength=problem.mdp.num_states).astype(np.float64)
         costs = {name: float(cost @ d) for name, cost in problem.mdp.costs.items()}
         levels = {c.name: c.level(d) for c in problem.constraints}
         assert chosen.visits is not None

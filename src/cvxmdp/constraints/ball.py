@@ -8,7 +8,18 @@ import numpy as np
 import numpy.typing as npt
 
 from cvxmdp.blocks import Constraint, Response, Spread, Stated, masked
-from cvxmdp.constraints.base import FLOOR, Ranked, check_point, number, numbers, occupancy_of, ranked, scalar, unbound, unit
+from cvxmdp.constraints.base import (
+    FLOOR,
+    Ranked,
+    check_point,
+    number,
+    numbers,
+    occupancy_of,
+    ranked,
+    scalar,
+    unbound,
+    unit,
+)
 from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
 
@@ -24,7 +35,7 @@ class Norm:
         self.p, self.weights = float(p), weights
 
     def __call__(self, x: Array) -> float:
-        """Return the norm of x."""
+        """Return the norm of x, in its precision."""
         if self.weights is not None:
             return scalar(np.sqrt(np.sum(self.weights * x * x)))
         if self.p == 2 and (size := np.linalg.norm(x)) > 1e-140:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 from numbers import Integral, Real
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
 from cvxmdp.blocks import Constraint, Response, Spread, Stated, response_by_differences
-from cvxmdp.mdp import MDP, Array
+from cvxmdp.mdp import LARGEST, MDP, Array, floats
 from cvxmdp.policy import Policy
 
 EPS = float(np.finfo(np.float64).eps)
@@ -207,17 +207,25 @@ def support_of_box(u: Array, lower: Array, upper: Array) -> float:
     return scalar(u[up] @ upper[up] + u[down] @ lower[down])
 
 
-def scalar(value: Any) -> Any:
-    """Return a float, or a number of extended precision as it is: proofs are recomputed with such."""
-    return value if isinstance(value, np.longdouble) else float(value)
+def scalar(value: Any) -> float:
+    """Return a float, or a number of extended precision as it is: proofs are computed again with such."""
+    return cast(float, value) if isinstance(value, np.longdouble) else float(value)
 
 
 def numbers(what: str, value: Any) -> Array:
-    """Read an array of numbers of its own."""
-    try:
-        return np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{what} must be numbers, not {value!r}") from None
+    """Read an array of numbers of its own; they may be infinite, but not so large that products with them would be."""
+    array = np.array(floats(what, value))
+    check_size(what, array)
+    return array
+
+
+def check_size(what: str, entries: Array) -> None:
+    """Refuse finite numbers whose products would not be finite any more."""
+    large = np.isfinite(entries) & (np.abs(entries) > LARGEST)
+    if np.any(large):
+        raise ValueError(
+            f"{what} holds {entries[large].ravel()[0]:g}; give numbers of at most {LARGEST:g}, in larger units"
+        )
 
 
 def number(what: str, value: Any) -> float:

@@ -17,6 +17,7 @@ from cvxmdp.constraints.base import (
     FLOOR,
     Ranked,
     check_point,
+    check_size,
     limits,
     number,
     numbers,
@@ -84,6 +85,7 @@ class Linear(Constraint, Ranked):
             raise ValueError(f"rows has shape {E.shape}; give one row of pairs for each limit")
         if not np.all(np.isfinite(E.data if sp.issparse(E) else E)):
             raise ValueError("rows has entries that are not finite")
+        check_size("rows", np.asarray(E.data if sp.issparse(E) else E))
         if equal is not None and (at_most is not None or at_least is not None):
             raise ValueError("give equal=, or at_most= and at_least=, not both")
         if equal is None and at_most is None and at_least is None:

@@ -199,8 +199,8 @@ class EllipsoidBudget(Constraint):
     """``cost'd + |L'd| <= at_most`` with ``Q = L L'``.
 
     Projections are made in the basis of Q's eigenvectors, where L is diagonal.  The dual array is the multiplier m
-    followed by a vector y: the normal is ``m cost + Q y`` and ``m at_most`` its largest value, where ``sqrt(y'Qy) <= m``
-    (else m is that root).
+    followed by a vector y: the normal is ``m cost + Q y`` and ``m at_most`` its largest value, where
+    ``sqrt(y'Qy) <= m`` (else m is that root).
     """
 
     def __init__(self, name: str, cost: Array, errors: Ellipsoid, at_most: float) -> None:

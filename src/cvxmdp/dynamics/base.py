@@ -80,8 +80,12 @@ class Dynamics(Protocol):
         """
         ...
 
-    def backward(self, pi: Array, factored: bool = False) -> Callable[[Array], Array] | None:
-        """Return a solver of ``x - gamma P_pi' x = rhs``; by factors, if asked for, or None where they are too large."""
+    def backward(self, pi: Array) -> Callable[[Array], Array]:
+        """Return a solver of ``x - gamma P_pi' x = rhs``."""
+        ...
+
+    def backward_by_factors(self, pi: Array) -> Callable[[Array], Array] | None:
+        """Return the same by factors, which find rare visits too; None where they would be too large."""
         ...
 
     def evaluate(

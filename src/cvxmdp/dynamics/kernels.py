@@ -454,8 +454,8 @@ def improve(data, indices, indptr, first, gamma, c, V, pair, upward, cuts, least
 def push(data, indices, indptr, first, gamma, pi, waiting, x, upward, least):
     """Move what waits in each state on to its successors under a policy, up or down the states' numbers.
 
-    ``x`` gains what has passed.  Less than a share ``least`` of that is left where it is: what is rarely visited is known
-    as exactly as what is often.  Returns all that still waits.
+    ``x`` gains what has passed.  Less than a share ``least`` of that is left where it is: what is rarely visited is
+    known as exactly as what is often.  Returns all that still waits.
     """
     size = np.uint64(x.size)
     for k in range(size):

@@ -95,7 +95,9 @@ def plan(num_states: int, num_pairs: int, nonzeros: int, evaluation: str, memory
         return Plan("iterative", "iterative", "iterative", "iterative solvers were asked for", thin)
     if evaluation == "direct":
         if thin:
-            return Plan("sparse", "sparse", "sparse", "direct solvers were asked for; P is thin, so factors are sparse", thin)
+            return Plan(
+                "sparse", "sparse", "sparse", "direct solvers were asked for; P is thin, so factors are sparse", thin
+            )
         if not fits:
             raise MemoryError(
                 f"a dense factor of {num_states} states takes {dense_bytes / 1e9:.1f} GB and {memory / 1e9:.1f} GB are "
@@ -105,7 +107,9 @@ def plan(num_states: int, num_pairs: int, nonzeros: int, evaluation: str, memory
     small = num_states <= 400
     policy = "dense" if small else "approximate" if thin and num_states <= 100_000 else "iterative"
     if thin and not small and num_states <= 20_000:
-        return Plan(policy, "sparse", "sparse", f"{per_row:.0f} entries a row: sparse factors have little fill", thin, True)
+        return Plan(
+            policy, "sparse", "sparse", f"{per_row:.0f} entries a row: sparse factors have little fill", thin, True
+        )
     normal = "dense" if fits and num_states <= 8000 else "iterative"
     visited = "dense" if fits and num_states <= VISITED_STATES else "iterative"
     reason = f"{num_states} states, {per_row:.0f} entries a row: {normal} regularized solves"

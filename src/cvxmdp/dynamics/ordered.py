@@ -107,16 +107,16 @@ class Ordered:
     def solve(self, pi: Array, inflow: Array, share: float = 1.0) -> Array | None:
         """Solve ``x = inflow + gamma P_pi' x``, nothing negative; None where no order is known or it does not help.
 
-        What is missing is at most a ``share`` of x in every state, and next to nothing in all.
+        Next to nothing is missing in all, or where a ``share`` is given, at most that of x in every state.
         """
         if not self.known:
             return None
         at = self._at
         pi, waiting = (pi, inflow.copy()) if at.states is None else (pi[at.pairs], inflow[at.states])
         x, before = np.zeros(inflow.size), np.inf
-        goal = 2 * ROUNDING * float(inflow.sum())
+        goal = 2 * ROUNDING * float(inflow.sum()) if share == 1.0 else np.inf
         # What is left in all states together must be within the goal, and x adds up to 1 / (1 - gamma) of the inflow.
-        least = 0.1 * ROUNDING * (1 - self._gamma)
+        least = 0.1 * ROUNDING * (1 - self._gamma) if share == 1.0 else 0.1 * share
         # A large model is left after each push, so that Ctrl-C is heard.
         at_once = self._patience if self._cuts.size == 2 else 1
         for done in range(at_once, MOST_PUSHES, at_once):
@@ -126,7 +126,7 @@ class Ordered:
             if reached or interrupts.late():
                 return x if at.states is None else x[np.argsort(at.states)]
             if done % self._patience == 0:
-                if left > max(0.5 * before, goal):
+                if left > 0.5 * before:
                     break
                 before = left
         return None

@@ -64,16 +64,15 @@ class SparseDynamics(Tabular):
         found = None if self._ordered is None else self._ordered.solve(pi, (1 - self.gamma) * self.rho)
         return super().visits(pi, start) if found is None else found
 
-    def backward(self, pi: Array, factored: bool = False) -> Solve | None:
-        general = super().backward(pi, factored)
-        if self._ordered is None or factored:
+    def backward(self, pi: Array) -> Solve:
+        general = super().backward(pi)
+        if self._ordered is None:
             return general
         ordered = self._ordered
 
         def solve(rhs: Array) -> Array:
             parts = [ordered.solve(pi, np.maximum(sign * rhs, 0.0), EXACT) for sign in (1.0, -1.0)]
             if parts[0] is None or parts[1] is None:
-                assert general is not None
                 return general(rhs)
             return parts[0] - parts[1]
 

@@ -128,9 +128,10 @@ class Tabular(ABC):
     def visits(self, pi: Array, start: Array | None = None) -> Array:
         return np.maximum(self._solvers(pi)[1]((1 - self.gamma) * self.rho, start), 0.0)
 
-    def backward(self, pi: Array, factored: bool = False) -> Solve | None:
-        if not factored:
-            return self._solvers(pi)[1]
+    def backward(self, pi: Array) -> Solve:
+        return self._solvers(pi)[1]
+
+    def backward_by_factors(self, pi: Array) -> Solve | None:
         if self.num_states > (SPARSE_STATES if self.plan.thin else DENSE_STATES):
             return None
         return factor_policy("sparse" if self.plan.thin else "dense", self._policy_matrix(pi), self.gamma)[1]

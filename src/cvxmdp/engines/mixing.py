@@ -104,7 +104,8 @@ class Mixing:
             status = self._improve(judge, mixture)
         if status is Status.INFEASIBLE and judge.wants_nearest and not self._draw_near(judge, mixture):
             status = self._approach(judge, mixture) or self._improve(judge, mixture)
-        return status, f"mixing {len(mixture.occupancies)} policies"
+        count = len(mixture.occupancies)
+        return status, f"mixing {count} polic{'y' if count == 1 else 'ies'}"
 
     def _draw_near(self, judge: Judge, mixture: Mixture) -> bool:
         """Find the nearest policy by rounds with frozen visits; return whether that succeeded."""

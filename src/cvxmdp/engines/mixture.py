@@ -177,7 +177,7 @@ class Mixture:
         it least, since the program sees some ten digits.  So is the excess.
         """
         A, count = np.stack(self.values, axis=1), len(self.values)
-        above = np.where(A > (self.limits + np.abs(self.limits))[:, None], A, np.inf)
+        above = np.where((self.limits + np.abs(self.limits))[:, None] < A, A, np.inf)
         least = np.min(above, axis=1, initial=np.inf)
         units = np.where(np.isfinite(least) & (least > FAR), least, 1.0)
         A, limits = A / units[:, None], self.limits / units

@@ -70,7 +70,7 @@ def policy_iteration(
             # correction, whose rounding is as much smaller.
             V = V + dynamics.value(policy, dynamics.advantage(c, V))
         # A better policy has lower values than the last one's, else what is left is rounding.
-        stuck = k > 0 and bool(np.all(V >= before - rounding))
+        stuck = k > 0 and bool(np.all(before - rounding <= V))
         best, greedy = dynamics.sweep(c, V)
         bound = lower_bound(dynamics, V, best)
         if bound >= top:

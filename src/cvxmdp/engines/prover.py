@@ -40,10 +40,10 @@ TINY = 1e-280
 """Visits below this are as good as none: products with them are not exact any more."""
 COVERED = 1e-3
 """Largest relative residual for which an error vector is sought."""
-ALLOWED = 4.0
+ALLOWED = 2.0
 """What is left out for rounding in extended precision, in multiples of what rounding may do: another may add up in
 another order and has to find the same."""
-SAFETY = 4.0
+SAFETY = 1.5
 """The residual that the error vector w is made for, relative to the one that was found."""
 
 
@@ -173,7 +173,7 @@ class Prover:
         # An entry's relative error is its relative residual times the mean time of its visits.
         wanted = NEGLIGIBLE * 0.1 * tolerance * (1 - self.mdp.discount)
         x, r = _corrected(chain, solve, chain.inflow, wanted, start)
-        if _relative(r, x) > wanted and (factored := self.dynamics.backward(pi, factored=True)) is not None:
+        if _relative(r, x) > wanted and (factored := self.dynamics.backward_by_factors(pi)) is not None:
             solve = factored
             x, r = _corrected(chain, solve, chain.inflow, wanted, None)
         size = np.abs(r) + ALLOWED * chain.blur(x, r)
@@ -193,10 +193,8 @@ class Prover:
         mdp = self.mdp
         taken = np.flatnonzero(pi)
         P = mdp.transitions
-        if sp.issparse(P):
-            longest = int(np.max(np.bincount(P[taken].indices, minlength=mdp.num_states)))
-        else:
-            longest = taken.size
+        sparse = sp.issparse(P)
+        longest = int(np.max(np.bincount(P[taken].indices))) if sparse else taken.size
         coarse = EPS * (longest + 10) * SAFETY / (1 - mdp.discount) <= NEGLIGIBLE * 0.1 * tolerance
         if coarse:
             inflow = (1 - mdp.discount) * mdp.initial

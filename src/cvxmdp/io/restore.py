@@ -15,22 +15,25 @@ from cvxmdp.mdp import Indices
 from cvxmdp.objectives.distance import DistanceTerm
 from cvxmdp.objectives.entropy import EntropicTerm
 
-Words, Arrays = Mapping[str, Any], Mapping[str, Any]
+Words = Mapping[str, Any]
+Arrays = Mapping[str, Any]
 
 
 def restore_constraint(words: Words, arrays: Arrays, state: Indices) -> Constraint | None:
     """Return a constraint; None for a user's own, which a file does not hold."""
     makers = {"linear": _linear, "bounds": _bounds, "ball": _ball, "entropic": _entropic, "ellipsoid": _ellipsoid}
-    return _made(makers, words, arrays, state)
+    made: Constraint | None = _made(makers, words, arrays, state)
+    return made
 
 
 def restore_term(words: Words, arrays: Arrays, state: Indices) -> Term | None:
     """Return a term; None for a user's own, which a file does not hold."""
-    return _made({"distance": _distance, "entropic": _entropic_term}, words, arrays, state)
+    made: Term | None = _made({"distance": _distance, "entropic": _entropic_term}, words, arrays, state)
+    return made
 
 
 def _made(makers: Mapping[str, Any], words: Words, arrays: Arrays, state: Indices) -> Any:
-    kind = words.get("kind")
+    kind = str(words.get("kind"))
     if kind == "custom":
         return None
     if kind not in makers:

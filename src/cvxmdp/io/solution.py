@@ -230,7 +230,10 @@ def _evidence(header: dict[str, Any], arrays: dict[str, Any], states: int, pairs
     for member in arrays:
         name, _, what = member.rpartition(":")
         if what == "visits_error":
-            probabilities, visits = take(arrays, f"{name}:probabilities", [pairs]), take(arrays, f"{name}:visits", [2, states])
+            probabilities, visits = (
+                take(arrays, f"{name}:probabilities", [pairs]),
+                take(arrays, f"{name}:visits", [2, states]),
+            )
             witnesses[name] = Witness(probabilities, visits, take(arrays, member, [states]))
         if what == "potential":
             count = sum(other.startswith(f"{name}:dual:") for other in arrays)
@@ -272,22 +275,28 @@ def _infeasibility(found: dict[str, Any], displacement: Any, policy: Policy) -> 
     )  # fmt: skip
 
 
-def _worded(
-    relax: Mapping[str, Relaxation], limits: Mapping[str, Constraint | None]
-) -> dict[str, Relaxation]:
+def _worded(relax: Mapping[str, Relaxation], limits: Mapping[str, Constraint | None]) -> dict[str, Relaxation]:
     """Say what each limit would have to become."""
     out = {}
     for name, each in relax.items():
         limit = limits.get(name)
         known = limit is not None and each.amount is not None and math.isfinite(each.amount)
-        out[name] = replace(each, alone=limit.said(each.amount)) if known and limit and each.amount is not None else each
+        out[name] = (
+            replace(each, alone=limit.said(each.amount)) if known and limit and each.amount is not None else each
+        )
     return out
 
 
 def _read_stats(stats: dict[str, Any]) -> Stats:
-    history = tuple(Progress(int(row[0]), *(_read_number("history", value) for value in row[1:])) for row in stats["history"])
+    history = tuple(
+        Progress(int(row[0]), *(_read_number("history", value) for value in row[1:])) for row in stats["history"]
+    )
     return Stats(
-        _text(stats, "method"), int(_float(stats, "iterations")), int(_float(stats, "sweeps")), _numbers(stats, "seconds"), history
+        _text(stats, "method"),
+        int(_float(stats, "iterations")),
+        int(_float(stats, "sweeps")),
+        _numbers(stats, "seconds"),
+        history,
     )
 
 

@@ -1,0 +1,90 @@
+"""Ctrl-C at any moment of a solve returns a Solution, within a second."""
+
+import os
+import signal
+import threading
+
+import interrupts as benchmark
+import numpy as np
+import pytest
+
+import cvxmdp as cm
+from cvxmdp import interrupts
+
+
+@pytest.mark.parametrize("name", ["mixing", "newton", "conic", "splitting"])
+def test_ctrl_c_at_any_moment_returns_a_solution_within_a_second(name):
+    """Past bugs: a SystemError from a compiled kernel, and Clarabel, which did not hear of it for seconds."""
+    found = benchmark.moments(name, 5, seed=7)  # the first of these in a process that has to compile
+    assert not [moment for moment in found if benchmark.wrong(moment)]
+
+
+def press(progress=None):
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def problem():
+    return cm.Problem(cm.worlds.gridworld(size=12), "time", [cm.Budget("collision", at_most=1e-3)])
+
+
+def test_ctrl_c_is_a_status_with_a_policy_and_pythons_own_again_afterwards():
+    solution = problem().solve(method="splitting", callback=press)
+    assert solution.status is cm.Status.INTERRUPTED
+    np.testing.assert_allclose(np.bincount(solution.policy.state, solution.policy.probabilities), 1.0)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert problem().solve().status is cm.Status.OPTIMAL  # the flag is down again
+    with pytest.raises(KeyboardInterrupt):
+        press()
+
+
+def test_a_second_ctrl_c_is_like_the_first():
+    def twice(progress):
+        press()
+        press()
+
+    assert problem().solve(method="splitting", callback=twice).status is cm.Status.INTERRUPTED
+
+
+def test_a_handler_of_the_users_own_is_left_alone():
+    heard = []
+    before = signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+    try:
+        solution = problem().solve(callback=press)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert solution.status is cm.Status.OPTIMAL
+    assert heard
+
+
+def test_a_solve_within_a_solve_is_interrupted_with_it():
+    inner = []
+
+    def solve_another(progress):
+        inner.append(problem().solve(method="splitting", callback=press))
+
+    assert problem().solve(method="splitting", callback=solve_another).status is cm.Status.INTERRUPTED
+    assert inner[0].status is cm.Status.INTERRUPTED
+
+
+def test_solves_in_other_threads_go_on():
+    found = []
+    with interrupts.flagged():
+        press()
+        assert interrupts.requested()
+        thread = threading.Thread(target=lambda: found.append((interrupts.requested(), problem().solve().status)))
+        thread.start()
+        thread.join()
+    assert found == [(False, cm.Status.OPTIMAL)]
+
+
+def test_deadlines_are_over_once_ctrl_c_is_pressed():
+    with interrupts.flagged():
+        assert not interrupts.over(np.inf)
+        assert interrupts.over(0.0)
+        press()
+        assert interrupts.over(np.inf)
+        assert not interrupts.late()
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.leave()
+        interrupts.leave()
+    assert not interrupts.requested()
