@@ -1,5 +1,7 @@
 """Misuse raises ValueError that names the argument, or the state and action by the user's names, and the cure."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -316,6 +318,14 @@ ARGUMENTS = {
         lambda: cm.Problem(pairs(), "time").solve(warm_start=solution()),
         ["warm_start", "4 pairs", "3"],
     ),
+    "warm start not finite": (
+        lambda: solve(warm_start=replace(solution(), occupancy=np.full(4, NAN))),
+        ["warm_start", "not finite"],
+    ),
+    "callback that answers with an array": (
+        lambda: solve(callback=lambda progress: np.zeros(3)),
+        ["callback", "ndarray", "neither true nor false"],
+    ),
     "warm start from a policy": (lambda: solve(warm_start=model().policy([0, 0])), ["warm_start", "Policy"]),
     "unknown method": (lambda: solve(method="simplex"), ["method", "'simplex'", '"auto", "splitting", "mixing"']),
     "mixing a ball": (
@@ -472,3 +482,17 @@ def test_the_inputs_that_the_table_spoils_are_good():
     assert pairs().num_pairs == 3
     assert solution().status is cm.Status.OPTIMAL
     assert cm.Problem(model(), "time", [cm.NormBall(np.full(4, 0.25), 0.1), cm.Bounds(upper=0.9)]).constraints
+
+
+def test_a_time_limit_beyond_all_floats_is_none():
+    """A past bug: an OverflowError."""
+    assert solve(time_limit=10**400).status is cm.Status.OPTIMAL
+    assert solve(time_limit=INF).status is cm.Status.OPTIMAL
+
+
+def test_what_a_callback_raises_comes_out_as_it_is():
+    def fail(progress):
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        solve(callback=fail)

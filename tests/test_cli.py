@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -133,6 +135,80 @@ def test_a_file_that_is_not_a_model_is_refused(tmp_path, monkeypatch, capsys):
     code, _, err = run(monkeypatch, capsys, "solve", path, "--minimize", "time")
     assert code == 2
     assert "is not a cvxmdp model" in err
+
+
+def test_what_cannot_be_written_is_found_out_before_the_solve(model, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(cm.Problem, "solve", lambda *_, **__: pytest.fail("solved before the folder was tried"))
+    (tmp_path / "file").write_text("")
+    (tmp_path / "taken" / "policy.csv").mkdir(parents=True)
+    for out in (tmp_path / "file", tmp_path / "file" / "below", tmp_path / "taken", "/dev/null/x"):
+        code, _, err = run(monkeypatch, capsys, "solve", model, "--minimize", "time", "--out", out)
+        assert code == 2
+        assert str(out) in err
+
+
+def test_names_cannot_command_a_terminal_nor_a_spreadsheet(tmp_path, monkeypatch, capsys):
+    """A past bug: they went to the screen and to policy.csv as they were."""
+    states = ["\x1b[2J", '=HYPERLINK("http://x")', "+1", "-1", "@x", "\tx", "plain", "\ud800", "a,b"]
+    mdp = cm.worlds.gridworld(size=3)
+    costs = {"a\x1b[31mb": mdp.costs["time"], "collision": mdp.costs["collision"]}
+    arguments = (mdp.state, mdp.action, mdp.transitions, costs, 0.9, mdp.initial, states, ["=a", "b", "c", "d"])
+    cm.MDP.from_pairs(*arguments).save(tmp_path / "odd.npz")
+    limit = ["--subject-to", "a\x1b[31mb <= 1e-9"]
+    for more in ([], ["--json"], limit):
+        code, text, err = run(
+            monkeypatch, capsys, "solve", tmp_path / "odd.npz", "--minimize", "a\x1b[31mb", "--out", tmp_path, *more
+        )
+        assert code == (3 if more == limit else 0)
+        assert "\x1b" not in text + err
+    with open(tmp_path / "policy.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))[1:]
+    assert {row[0] for row in rows} == {
+        "\\x1b[2J", "'=HYPERLINK(\"http://x\")", "'+1", "'-1", "'@x", "'\\tx", "plain", "\\ud800", "a,b",
+    }  # fmt: skip
+    assert all(row[1] in ("'=a", "b", "c", "d") for row in rows)
+    code, _, err = run(monkeypatch, capsys, "solve", tmp_path / "odd.npz", "--minimize", "no\x1b[2J such")
+    assert code == 2
+    assert "\x1b" not in err
+
+
+def test_json_has_no_numbers_that_json_does_not_know(model, monkeypatch, capsys):
+    limits = ["--subject-to", "time <= 1e-3"]
+    _, text, _ = run(monkeypatch, capsys, "solve", model, "--minimize", "time", *limits, "--json")
+    json.loads(text, parse_constant=lambda name: pytest.fail(name))
+
+
+def test_ctrl_c_writes_the_best_policy_and_exits_with_4(tmp_path):
+    cm.worlds.gridworld(size=40).save(tmp_path / "grid.npz")
+    arguments = ["--minimize", "time", "--subject-to", "collision <= 1e-4", "--method", "splitting"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", WATCHED, "solve", tmp_path / "grid.npz", *arguments, "--out", tmp_path / "out"],
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout.readline() == b"solving\n"
+    process.send_signal(signal.SIGINT)
+    text, _ = process.communicate(timeout=20)
+    assert process.returncode == 4
+    assert b"INTERRUPTED" in text
+    assert cm.load_solution(tmp_path / "out" / "solution.npz").status is cm.Status.INTERRUPTED
+    assert (tmp_path / "out" / "policy.csv").stat().st_size > 0
+
+
+WATCHED = """
+import contextlib
+from cvxmdp import cli, interrupts
+
+flagged = interrupts.flagged
+
+@contextlib.contextmanager
+def watched():
+    with flagged():
+        print("solving", flush=True)
+        yield
+
+interrupts.flagged = watched
+cli.main()
+"""
 
 
 def test_the_demo_decides_all_four_panels_and_draws_them(tmp_path, monkeypatch, capsys):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-GRACE = 0.3
+GRACE = 0.2
 """Seconds after Ctrl-C in which the work at hand may still be brought to an end."""
 
 

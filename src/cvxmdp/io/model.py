@@ -75,7 +75,7 @@ def _model(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> MDP:
         raise ValueError(f"the array {unknown[0]!r} is none of a model with {len(names)} costs")
     if not isinstance(header.get("discount"), float):
         raise ValueError("the header has no discount that is a number between 0 and 1")
-    actions = int(action.max(initial=-1)) + 1
+    actions = int(action.max()) + 1 if action.size else 0
     return MDP.from_pairs(
         state, action, P, costs, header["discount"], initial,
         read_stored_names(header, "states", initial.size), read_stored_names(header, "actions", actions),

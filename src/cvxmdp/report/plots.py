@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from cvxmdp.io.files import write_atomically
 from cvxmdp.mdp import MDP
 from cvxmdp.worlds.gridworld import grid_size, obstacle_cells
 
@@ -273,7 +274,8 @@ def new_figure(size: tuple[float, float]) -> Figure:
 def saved(figure: Figure, path: Path | None) -> Figure:
     """Save a figure if a path is given, and return it."""
     if path is not None:
-        figure.savefig(path, dpi=160)
+        with write_atomically(path) as file:
+            figure.savefig(file, format=os.path.splitext(path)[1].removeprefix(".") or "png", dpi=160)
     return figure
 
 
