@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
-.PHONY: demo test paper cases growth pages kinds verdicts projections sets
+.PHONY: demo test paper cases growth pages kinds verdicts claims projections sets
 
 demo: .venv/.demo  ## the grid world: table and figure
 	$(BIN)/cvxmdp demo
@@ -33,6 +33,9 @@ kinds: .venv/.all  ## every kind of problem against CVXPY: docs/kinds.md
 
 verdicts: .venv/.all  ## verdicts near the border of feasibility: docs/verdicts.md
 	PYTHONPATH=tests $(BIN)/python benchmarks/verdicts.py $(HOW)
+
+claims: .venv/.all  ## is any claim false? thousands of hard problems: docs/claims.md; goes on where it was stopped
+	PYTHONPATH=tests $(BIN)/python benchmarks/claims.py $(HOW)
 
 projections: .venv/.all  ## the speed of projections: docs/projections.md
 	$(BIN)/python benchmarks/projections.py

@@ -105,9 +105,9 @@ def judge(instance: Instance, d: Array) -> dict[str, Any]:
 
 
 def proven_bound(problem: cm.Problem, certificate: cm.Certificate) -> float:
-    """The lower bound that a certificate proves; raises when a claim of it is false."""
-    certificate.check(problem)
-    return certificate.bound
+    """The lower bound that a certificate proves; raises when a claim of its solution is false."""
+    certificate.check(problem, certificate.tolerance)
+    return certificate.solution.bound
 
 
 def distance(objective: float, scale: float, bound: float) -> float:

@@ -152,7 +152,11 @@ def test_small_axes_of_an_ellipsoid_count():
 
 def test_comes_nearest_is_said_only_where_it_is_proven():
     mdp = cm.worlds.gridworld(size=12)
-    limits = [cm.Budget("time", at_most=0.3), cm.Budget("collision", at_most=1e-6), cm.NormBall(mdp.policy([3] * 144), 0.1)]
+    limits = [
+        cm.Budget("time", at_most=0.3),
+        cm.Budget("collision", at_most=1e-6),
+        cm.NormBall(mdp.policy([3] * 144), 0.1),
+    ]
     for seconds in (1e-3, 0.05, 0.3, 10.0):
         problem = cm.Problem(mdp, "time", limits)
         solution = problem.solve(time_limit=seconds)
@@ -288,7 +292,10 @@ def test_one_policy_and_one_pass_are_counted_in_the_singular():
 def test_a_solution_saved_and_loaded_says_the_same(tmp_path):
     mdp = cm.worlds.gridworld(size=6)
     mdp.save(tmp_path / "model.npz")
-    for limits in ([cm.Budget("collision", 0.01), cm.Entropy(1.0)], [cm.Budget("time", 0.1), cm.Budget("collision", 1e-3)]):
+    for limits in (
+        [cm.Budget("collision", 0.01), cm.Entropy(1.0)],
+        [cm.Budget("time", 0.1), cm.Budget("collision", 1e-3)],
+    ):
         solution = cm.Problem(mdp, "time", limits).solve()
         solution.save(tmp_path / "solution.npz")
         again = cm.load_solution(tmp_path / "solution.npz")

@@ -137,6 +137,10 @@ class Constraint(Block):
         A limit's size is its absolute value, or the constraint's ``weight``.
         """
 
+    def restated(self, dual: Array, relaxed: Constraint) -> Array:
+        """Return the dual array that has the same vector here as the given one has in the relaxed set."""
+        return dual
+
     @abstractmethod
     def units(self, relative: bool) -> Any:
         """Return what :meth:`relaxed` counts in: a number, or of each upper and each lower limit."""

@@ -64,6 +64,8 @@ class Least:
     high: float
     refutation: Refutation
     judge: Judge | None = None
+    at: float = 0.0
+    """By how much limits were relaxed when the proof was found."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,28 +97,28 @@ class Explanation:
 
 def least_amount(ask: Ask, relax: Relax, ease: Ease, enough: Enough, refutation: Refutation) -> Least:
     """Find the least amount by which to relax, from a proof that none is not enough."""
-    amount, margin, distance = 0.0, refutation.margin, np.inf
+    amount, at, margin, distance = 0.0, 0.0, refutation.margin, np.inf
     judge: Judge | None = None
     for _ in range(MOST_STEPS):
         slope = ease(refutation.duals)
         if not slope > 0 or not np.isfinite(amount + margin / slope):
-            return Least(np.inf, np.inf, refutation)
+            return Least(np.inf, np.inf, refutation, at=at)
         if judge is not None and margin / slope <= judge.tolerance * amount:
             break  # steps below the tolerance lead nowhere
         amount += margin / slope
         status, judge = ask(relax(amount), seek="distance")
         if status is Status.OPTIMAL:
-            return Least(amount, amount, refutation, judge)
+            return Least(amount, amount, refutation, judge, at)
         if status is not Status.INFEASIBLE or judge.refutation is None:
             break
-        refutation, margin = judge.refutation, judge.refutation.margin
+        refutation, margin, at = judge.refutation, judge.refutation.margin, amount
         if judge.nearest_distance > NEARER * distance:
             break
         distance = judge.nearest_distance
         if judge.nearest is not None and (high := enough(judge.nearest.d)) <= amount * (1 + judge.tolerance):
             judge.best = judge.nearest
-            return Least(amount, high, refutation, judge)
-    return Least(amount, np.nan, refutation, judge)
+            return Least(amount, high, refutation, judge, at)
+    return Least(amount, np.nan, refutation, judge, at)
 
 
 def alone(ask: Ask, constraints: Sequence[Constraint], k: int, refutation: Refutation, tolerance: float) -> Alone:
@@ -151,7 +153,9 @@ def alone(ask: Ask, constraints: Sequence[Constraint], k: int, refutation: Refut
         enough,
         refutation,
     )
-    short = _proof(found.refutation)
+    duals = list(found.refutation.duals)
+    duals[k] = mine.restated(duals[k], mine.relaxed(found.at))
+    short = Proof(duals, found.refutation.V)
     if np.isinf(found.high):
         return Alone(None, np.inf, short=short)
     least = found.low * (1 - CLOSENESS)
@@ -230,7 +234,8 @@ def by_priority(
             if not np.isfinite(found.high):
                 return None, amounts, proofs
             amounts[level], judge = found.high + tolerance, found.judge
-            of_mine = iter(found.refutation.duals)
+            pairs = zip(mine, found.refutation.duals, relax(found.at), strict=True)
+            of_mine = iter([c.restated(dual, wider) for c, dual, wider in pairs])
             duals = [next(of_mine) if c.priority <= level else c.idle() for c in constraints]
             proofs[f"priority:{level}"] = Proof(duals, found.refutation.V)
         elif status is not Status.OPTIMAL:
@@ -263,7 +268,9 @@ def conflict(
     into.conflict, into.proofs["conflict"] = current, proof
     if len(current) > MOST_LIMITS:
         return
-    sure, witnesses = True, {}
+    sure = True
+    witnesses: dict[Limit, str] = {}
+    met: dict[str, Candidate] = {}
     for limit in list(current):
         mine = constraints[limit[0]]
         if limit[0] in needed and not (isinstance(mine, Linear) and mine.upper.size > 1):
@@ -275,12 +282,13 @@ def conflict(
             into.conflict, into.proofs["conflict"] = rest, _whole(constraints, rest, judge.refutation)
         elif status is Status.OPTIMAL and judge.best is not None:
             name = f"without:{len(witnesses)}"
-            witnesses[limit], into.witnesses[name] = name, judge.best
+            witnesses[limit], met[name] = name, judge.best
         else:
             sure = False
     if sure:
         # A witness against more limits than are left still obeys those that are.
         into.irreducible, into.without = True, [witnesses[limit] for limit in into.conflict]
+        into.witnesses |= {name: met[name] for name in into.without if name in met}
 
 
 def impossible(ask: Ask, constraints: Sequence[Constraint], into: Explanation) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from cvxmdp.names import read_names
+from cvxmdp.names import printable, read_names
 
 if TYPE_CHECKING:
     from cvxmdp.dynamics.base import Dynamics
@@ -249,7 +249,7 @@ class MDP:
 
     def __repr__(self) -> str:
         return (
-            f"MDP({self.num_states} states, {self.num_pairs} pairs, costs: {', '.join(self.costs)}, "
+            f"MDP({self.num_states} states, {self.num_pairs} pairs, costs: {printable(', '.join(self.costs))}, "
             f"discount {self.discount:g})"
         )
 

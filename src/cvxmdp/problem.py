@@ -16,6 +16,7 @@ from cvxmdp.constraints.combine import bind
 from cvxmdp.engines.choose import Engine, choose_engines
 from cvxmdp.mdp import MDP, Array
 from cvxmdp.memory import keep_freed
+from cvxmdp.names import printable
 from cvxmdp.objectives.base import read_objective
 from cvxmdp.solution import COMPROMISES, Asked, Solution
 from cvxmdp.solve import Solve
@@ -61,7 +62,7 @@ class Problem:
 
     def __repr__(self) -> str:
         limits = ", ".join(c.name for c in self.constraints) or "nothing"
-        return f"Problem(minimize {self.objective} in {self.mdp!r}, subject to {limits})"
+        return printable(f"Problem(minimize {self.objective} in {self.mdp!r}, subject to {limits})")
 
     def solve(
         self,

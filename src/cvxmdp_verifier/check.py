@@ -25,8 +25,8 @@ Data = tuple[dict[str, Any], Mapping[str, Any]]
 """A header and arrays, as in a file."""
 
 STATUSES = ("OPTIMAL", "INFEASIBLE", "APPROXIMATE", "UNDECIDED", "ITERATION_LIMIT", "TIME_LIMIT", "INTERRUPTED")
-KEYS = ("kind", "version", "states", "actions", "objective", "limits", "terms", "status", "tolerance", "value", "bound",
-        "gap", "costs", "errors", "violations", "infeasibility", "stats")  # fmt: skip
+KEYS = ("kind", "version", "states", "actions", "discount", "objective", "limits", "terms", "status", "tolerance",
+        "value", "bound", "gap", "costs", "errors", "violations", "infeasibility", "stats")  # fmt: skip
 CLOSE = 1e-6
 """Relative slack of what is compared with a tolerance or with a gap."""
 ROUNDING = 64 * EPS64 + 10_000 * EPS
@@ -81,7 +81,8 @@ def verify(
     ... )
     >>> solution = (
     ...     {"kind": "cvxmdp solution", "version": 2, "states": 1, "actions": 1, "limits": [], "terms": [],
-    ...      "objective": {"text": "time", "costs": ["time"]}, "status": "OPTIMAL", "tolerance": 1e-6, "value": 2.0,
+    ...      "discount": 0.5, "objective": {"text": "time", "costs": ["time"]}, "status": "OPTIMAL",
+    ...      "tolerance": 1e-6, "value": 2.0,
     ...      "bound": 2 - 2**-21, "gap": 2.5e-7, "costs": {"time": 2.0}, "violations": {}, "infeasibility": None,
     ...      "errors": {"value": 2e-15, "time": 2e-15}, "stats": {}},
     ...     {"state": none, "action": none, "occupancy": one, "cost": 2 * one, "policy:probabilities": one,
@@ -205,6 +206,8 @@ class _Verifier:
             given = self.header[what]
             if type(given) is not type(own.given) or given != own.given:
                 raise Refused(f"the {what} of the solution are not those of the model")
+        if number(self.header["discount"], "the discount") != model.discount:
+            raise Refused(f"the solution is of discount {self.header['discount']}; the model has {model.discount:g}")
         for what, pairs in (("state", model.state), ("action", model.action)):
             if not np.array_equal(self.arrays.ints(what, (model.num_pairs,), 2**40), pairs):
                 raise Refused("the pairs of the solution are not those of the model")
@@ -390,7 +393,7 @@ class _Verifier:
             )
         for limit in self.limits:
             with_error, without = limit.relative(self.policy), limit.relative(sure(self.policy))
-            if not (with_error == without or with_error - without <= self.tolerance):
+            if not (with_error == without or with_error - without <= self.tolerance * max(1, without)):
                 raise Refused(f"how far the limit {shown(limit.name)} is exceeded is not proven by the visits stated")
 
     def _bound(self, found: _Found) -> tuple[float, float]:

@@ -10,14 +10,18 @@ libFuzzer writes what it finds to a file crash-...; a seed of the corpus is what
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
+import shutil
 import struct
 import sys
 import tempfile
 import zipfile
 
-PATH = os.path.join(tempfile.mkdtemp(), "input.npz")
+FOLDER = tempfile.mkdtemp()
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
+PATH = os.path.join(FOLDER, "input.npz")
 LONGEST = 1 << 20
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import cvxmdp as cm
-from cvxmdp.objectives.base import CustomTerm, read_objective
+from cvxmdp.objectives.base import CustomTerm
 from oracles import as_mdp, random_model
 
 STATE = np.array([0, 0, 0, 1, 2, 2])
@@ -447,8 +447,8 @@ def test_what_is_minimized_is_read_as_the_sum_of_its_parts(kind):
 
 
 def test_the_name_of_a_sum_lists_its_parts():
-    assert read_objective(MODEL, "cost" + term())[2] == "cost + near"
-    assert read_objective(MODEL, [term(), COST])[2] == "cost + near"
+    assert cm.Problem(MODEL, "cost" + term()).objective == "cost + near"
+    assert cm.Problem(MODEL, [term(), COST]).objective == "cost + near"
 
 
 def test_adding_a_term_leaves_both_summands_as_they_were():

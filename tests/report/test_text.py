@@ -16,13 +16,15 @@ def test_an_optimal_solution_names_value_bound_gap_and_price():
     text = str(solution)
     assert text.startswith("OPTIMAL: ")
     assert f"{solution.value:.8g}" in text
-    assert "limit collision: obeyed; raising it by 1 changes the optimum by -" in " ".join(text.split())
+    level = f"limit collision: {solution.levels['collision']:.8g} of at most 1e-05; "
+    assert level + "relaxing it by one per cent (1e-07) saves" in " ".join(text.split())
 
 
 def test_an_infeasible_solution_says_by_how_much_each_limit_is_exceeded():
     problem = cm.Problem(grid(1).mdp, "time", [cm.Budget("time", at_most=1e-3, name="deadline")])
     solution = problem.solve()
-    assert f"limit deadline: exceeded by {solution.violations['deadline']:.3g}" in str(solution)
+    level = f"{solution.levels['deadline']:.8g} of at most 0.001, exceeded by {solution.violations['deadline']:.3g}"
+    assert f"limit deadline: {level}" in " ".join(str(solution).split())
     assert "No policy obeys" in str(solution)
 
 

@@ -363,7 +363,7 @@ def solution(world, limits, pi, terms=(), named=("time",), cost=None, status="OP
         "limits": [limit.entry for limit in limits], "terms": [term.entry for term in terms],
         "status": status, "tolerance": tolerance, "value": value, "bound": None, "gap": None,
         "costs": {n: float(c @ d) for n, c in world.costs.items()},
-        "errors": {n: 1e-15 for n in ("value", *world.costs)},
+        "discount": world.gamma, "errors": {n: 1e-15 for n in ("value", *world.costs)},
         "violations": {li.name: (li.excess(d) if np.isfinite(li.excess(d)) else "inf") for li in limits},
         "infeasibility": None, "stats": {"seconds": 0.1, "anything": [None]},
     }  # fmt: skip

@@ -116,7 +116,7 @@ def test_a_large_model_is_fast_and_small():
         "kind": "cvxmdp solution", "version": 2, "states": S, "actions": 1, "limits": [], "terms": [],
         "objective": {"text": "time", "costs": ["time"]}, "status": "OPTIMAL", "tolerance": 1e-6, "value": 1.0,
         "bound": 1 - 1e-9, "gap": 1.1e-9, "costs": {"time": 1.0}, "violations": {}, "infeasibility": None,
-        "errors": {"value": 1e-14, "time": 1e-14}, "stats": None,
+        "discount": 0.5, "errors": {"value": 1e-14, "time": 1e-14}, "stats": None,
     }  # fmt: skip
     one = np.ones(S)
     more = {

@@ -116,7 +116,8 @@ class Custom(Constraint):
     def magnitude(self, dual: Array) -> tuple[Array, float]:
         dual = np.asarray(dual, dtype=np.float64)
         z = self.project(dual)
-        return np.abs(dual) + np.abs(z), float(np.abs(dual - z) @ np.abs(z))
+        sizes = np.where(dual == z, 0.0, np.abs(dual) + np.abs(z))
+        return sizes, float(np.abs(dual - z) @ np.abs(z))
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
         return response_by_differences(self.project, point, projected)
@@ -130,6 +131,9 @@ class Custom(Constraint):
         out = copy.copy(self)
         out._set = Grown(self, amount * self.units(relative))
         return out
+
+    def restated(self, dual: Array, relaxed: Constraint) -> Array:
+        return self.project(dual) + relaxed.normal(dual)[0]
 
     def ease(self, dual: Array, relative: bool = False) -> float:
         return float(np.linalg.norm(self.normal(dual)[0])) * self.units(relative)

@@ -314,9 +314,9 @@ class EllipsoidBudget(Constraint):
         if self._inside(point):
             return np.zeros(self.cost.size + 1)
         d, m, k = self._onto(point)
-        if np.isfinite(k):
-            return scale * np.append(m, k * self._back(d))
         q, rest = self.errors.axes, self._turn(point) - m * self._c
+        if np.isfinite(k):  # what Q takes to zero would only blunt y'Qy
+            return scale * np.append(m, k * self._back(np.where(q > 0, d, 0.0)))
         y = np.divide(rest, q, where=q > 0, out=np.zeros_like(q))
         return scale * np.append(m, self._back(y))
 

@@ -26,6 +26,10 @@ AS_NEAR = 1e-8
 """How much farther, relatively, the cheapest of the nearest policies may be."""
 EXACTNESS = (1.0, 1e-6)
 """How exactly, relative to the tolerance, visits are found: first, and where that is not enough."""
+TOLERATED = 0.1
+"""Share of what is wanted that a bound may lose to rounding before it is computed again in extended precision."""
+SPARED = 1e-6
+"""Share of what is wanted that is not claimed, so that others who count rounding otherwise find the claim true."""
 HAIR = 64 * EPS
 """Limits are numbers that were computed: that no policy obeys is not said of those exceeded by less of their size."""
 CLOSED = 0.5
@@ -226,10 +230,11 @@ class Judge:
         total, top, size = known
         rounding = self.prover.rounding(priced.V, total, size)
         bound = Bound(list(duals), priced.V, priced.bound - top - rounding)
-        if rounding <= NEGLIGIBLE * wanted or not np.isfinite(top):
+        if rounding <= TOLERATED * wanted or not np.isfinite(top):
             return bound
         u, fine_top, _ = self.blocks.normals([np.asarray(dual, dtype=FINE) for dual in duals])
         value, V = self.prover.bound(c, u, fine_top, self.blocks.magnitudes(duals), priced.last, NEGLIGIBLE * wanted)
+        value -= SPARED * wanted
         return bound if bound.value >= value else Bound(list(duals), V, value)
 
     def prove_least(self) -> None:
@@ -295,7 +300,10 @@ class Judge:
         if self.moved is None or self.displacement is None:
             return -np.inf
         moves = self.blocks.stacked(self.moved.duals) * self.displacement
-        return self.moved.value - float(moves.sum()) - (moves.size + 10) * EPS * float(np.abs(moves).sum())
+        spared = (moves.size + 10) * EPS * float(np.abs(moves).sum())
+        if self.nearest is not None:
+            spared += SPARED * self.tolerance * self.nearest.scale
+        return self.moved.value - float(moves.sum()) - spared
 
     def contradict(self, duals: Sequence[Array]) -> bool:
         """Note duals if they prove that the constraints exclude each other; return whether they do."""

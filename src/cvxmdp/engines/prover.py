@@ -40,7 +40,7 @@ TINY = 1e-280
 """Visits below this are as good as none: products with them are not exact any more."""
 COVERED = 1e-3
 """Largest relative residual for which an error vector is sought."""
-ALLOWED = 2.0
+ALLOWED = 4.0
 """What is left out for rounding in extended precision, in multiples of what rounding may do: another may add up in
 another order and has to find the same."""
 SAFETY = 1.5

@@ -166,6 +166,8 @@ def blaming(path: Path) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"{file_name(path)!r}: {error}") from None
+    except (KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
+        raise ValueError(f"{file_name(path)!r} is not whole, or its parts do not fit together: {error}") from None
 
 
 def take(arrays: Mapping[str, Any], name: str, shape: Sequence[int | None], kinds: str = "f") -> Any:

@@ -58,6 +58,7 @@ def solution_parts(solution: Solution, asked: Asked) -> Parts:
         "version": VERSION,
         "states": stored_names(solution.policy.states),
         "actions": stored_names(solution.policy.actions),
+        "discount": asked.discount,
         "objective": {"text": asked.objective, "costs": list(asked.costs)},
         "status": solution.status.name,
         "tolerance": solution.tolerance,
@@ -190,7 +191,7 @@ def _solution(header: dict[str, Any], arrays: dict[str, Any]) -> Solution:
     asked = Asked(
         _text(objective, "text"), costs, take(arrays, "cost", [pairs]),
         [b if isinstance(b, Constraint) else None for b in blocks[: len(limits)]],
-        [b if isinstance(b, Term) else None for b in blocks[len(limits) :]], named, math.nan,
+        [b if isinstance(b, Term) else None for b in blocks[len(limits) :]], named, _float(header, "discount"),
     )  # fmt: skip
     status = _text(header, "status")
     if status not in Status.__members__:

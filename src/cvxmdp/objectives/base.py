@@ -129,7 +129,8 @@ class CustomTerm(Term):
     def magnitude(self, dual: Array) -> tuple[Array, float]:
         dual = np.asarray(dual, dtype=np.float64)
         z = self.prox(dual, 1.0)
-        return np.abs(dual) + np.abs(z), float(np.abs(dual - z) @ np.abs(z)) + abs(self.value(z))
+        sizes = np.where(dual == z, 0.0, np.abs(dual) + np.abs(z))
+        return sizes, float(np.abs(dual - z) @ np.abs(z)) + abs(self.value(z))
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
         return response_by_differences(lambda y: self.prox(y, step), point, projected)
