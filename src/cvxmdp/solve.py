@@ -17,7 +17,7 @@ from cvxmdp.engines.choose import Engine, choose_engines
 from cvxmdp.engines.conic import Conic
 from cvxmdp.engines.judge import Candidate, Judge, Refutation
 from cvxmdp.engines.presolve import indicator, policy_iteration
-from cvxmdp.engines.prover import EPS
+from cvxmdp.engines.prover import EPS, TINY
 from cvxmdp.infeasible import CLOSENESS, Explanation, by_priority, explain, least_relative, named
 from cvxmdp.mdp import Array
 from cvxmdp.solution import UNFINISHED, Infeasibility, Relaxation, Solution, Stats
@@ -241,8 +241,9 @@ class Solve:
         levels = {c.name: c.level(d) for c in problem.constraints}
         assert chosen.visits is not None
         spread = chosen.visits.spread(problem.mdp.state, chosen.policy.probabilities, d)
-        errors = {name: float(spread.of(np.abs(cost))) for name, cost in problem.mdp.costs.items()}
-        errors["value"] = max(chosen.error, errors.get("value", 0.0))
+        # Below the least normal number there are no relative errors.
+        errors = {name: float(spread.of(np.abs(cost))) + TINY for name, cost in problem.mdp.costs.items()}
+        errors["value"] = max(chosen.error + TINY, errors.get("value", 0.0))
         return Solution(
             status, chosen.value, bound, gap, chosen.policy, d, visits, costs, errors, levels, self._violations(chosen),
             prices, infeasibility, stats, self.tolerance, problem.asked(), evidence,

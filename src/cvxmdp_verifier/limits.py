@@ -515,7 +515,8 @@ class Entropic(_Single):
 
     def level(self, point: Point) -> tuple[Close, Real]:
         value, size = self._divergence(point)
-        return Close(-self.sign * value.value, value.error), size
+        # Rounding an entry by eps changes x log x by eps x, also where that is zero.
+        return Close(-self.sign * value.value, value.error), size + total(np.abs(self._entries(point)[0])).value
 
     def limited(self, point: Point) -> Close:
         return self._divergence(point)[0]

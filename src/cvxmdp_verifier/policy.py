@@ -87,6 +87,11 @@ class Policy:
         s = w - held.value - held.error - 8 * EPS * (w + held.value)
         short = np.maximum(np.abs(r) + off * GROWN - s, 0)
         t = total(short).high / (1 - LD(model.discount)) * GROWN
+        # All visits add up to one, so that no entry is off by more than the others together and what x lacks of one.
+        whole, all_w = total(x), total(w)
+        lacking = abs(1 - whole.value) + whole.error + 2 * EPS
+        w = np.minimum(w, np.maximum((lacking + t + all_w.high - w) * GROWN, 0))
+        room = spread(w)
         self.pi = pi
         self.point = Point(d, (room + spread_off(w) + spread_off(x)) * GROWN, x, w, t, given > 0, lambda: self._reached)
 

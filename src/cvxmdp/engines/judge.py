@@ -175,9 +175,11 @@ class Judge:
             visits = self.prover.visits(pi, share * self.tolerance, self.dynamics.per_state(candidate.d))
             d = visits.occupancy(owner, pi)
             spread = visits.spread(owner, pi, d)
-            violation = self.blocks.relative(d, spread)
-            if violation <= self.tolerance or self.blocks.relative(d) > self.tolerance:
-                break  # else it is the error that keeps it from obeying, as where a set is a single point
+            violation, plain = self.blocks.relative(d, spread), self.blocks.relative(d)
+            # Where the error keeps it from obeying, as in a set that is a single point, it has to be smaller.
+            known = violation - plain <= 0.1 * self.tolerance * max(1.0, plain)
+            if known and (violation <= self.tolerance or plain > self.tolerance):
+                break
         sizes = np.abs(self.c) if self._signed else self.c
         error = float(spread.of(sizes)) + sum(term.change(d, spread) for term in self.blocks.terms)
         return Candidate(candidate.policy, d, self._value(d), self._scale(d), violation, visits, error)

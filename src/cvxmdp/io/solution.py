@@ -43,8 +43,9 @@ def check_solution(solution: Solution, problem: Problem, tolerance: float) -> No
     asked = problem.asked()
     sets = {c.name: c.project for c in problem.constraints if isinstance(c, Custom)}
     terms = {t.name: (t.value, t.prox) for t in problem.terms if t.stated()[0]["kind"] == "custom"}
-    if asked.names != solution.asked.names or asked.objective != solution.asked.objective:
-        raise CertificateError("the solution is of a problem with another objective or other constraints")
+    given = solution.asked
+    if (asked.names, asked.objective, asked.discount) != (given.names, given.objective, given.discount):
+        raise CertificateError("the solution is of a problem with another objective, discount or other constraints")
     try:
         verify(model_parts(problem.mdp), solution_parts(solution, asked), tolerance, sets, terms)
     except Refused as refused:

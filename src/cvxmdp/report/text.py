@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 MOST_NAMES = 6
+NOTHING = 1e-270
+"""An error that is not mentioned, whatever it is an error of."""
 SEEN = 1e-9
 """Share of a limit below which an excess is not mentioned: levels are shown with eight digits."""
 
@@ -28,7 +30,7 @@ def describe(solution: Solution) -> str:
     lines = (_outcome if found is None else describe_conflict)(solution)
     for name, cost in solution.costs.items():
         error = solution.errors[name]
-        exact = "" if error <= solution.tolerance * abs(cost) else f", known to within {error:.1g}"
+        exact = "" if error <= max(solution.tolerance * abs(cost), NOTHING) else f", known to within {error:.1g}"
         lines.append(f"  {printable(name)}: {cost:.8g}{exact}")
     for i, name in enumerate(solution.violations):
         parts = [_level(solution, i, name)]
