@@ -157,6 +157,10 @@ class Constraint(Block):
 class Term(Block):
     """A convex term of the objective."""
 
+    def tangent(self, point: Array) -> Array:
+        """Return the dual array of a subgradient near a point."""
+        return self.dual(point, self.prox(point, 1.0), 1.0)
+
     @abstractmethod
     def value(self, point: Array) -> float:
         """Return the term's value."""

@@ -13,11 +13,13 @@ from cvxmdp.blocks import Constraint
 from cvxmdp.certificate import Evidence, Proof, Witness
 from cvxmdp.constraints.combine import Blocks, relative_ease
 from cvxmdp.constraints.linear import Linear
+from cvxmdp.dynamics.base import Dynamics
+from cvxmdp.dynamics.choose import plain_dynamics
 from cvxmdp.engines.choose import Engine, choose_engines
 from cvxmdp.engines.conic import Conic
 from cvxmdp.engines.judge import Candidate, Judge, Refutation
 from cvxmdp.engines.presolve import indicator, policy_iteration
-from cvxmdp.engines.prover import EPS, TINY
+from cvxmdp.engines.prover import EPS, TINY, Prover
 from cvxmdp.infeasible import CLOSENESS, Explanation, by_priority, explain, least_relative, named
 from cvxmdp.mdp import Array
 from cvxmdp.solution import UNFINISHED, Infeasibility, Relaxation, Solution, Stats
@@ -27,6 +29,8 @@ from cvxmdp.threads import one_blas_thread
 if TYPE_CHECKING:
     from cvxmdp.problem import Problem
 
+PLAIN_STATES = 20_000
+"""Up to here a policy's matrix is factored in less time than kernels are compiled."""
 PATIENCE = 200
 """Passes of an engine after which the next one tries."""
 
@@ -89,17 +93,12 @@ class Solve:
     ) -> tuple[Judge, Status, str]:
         """Run presolve and engines on a problem; return what is known in the end."""
         started = time.perf_counter()
-        dynamics = problem.mdp.dynamics(engines[0].evaluation)
-        passes = dynamics.passes
-        blocks = Blocks(problem.constraints, problem.terms, problem.mdp.num_pairs)
-        judge = Judge(
-            problem.mdp, dynamics, problem.cost, blocks, self.tolerance, self.deadline - started,
-            max_iterations or sum(engine.most_passes for engine in engines),
-            self.callback if problem is self.problem else self._still,
-            policy_iteration(dynamics, problem.cost, rounds=0), started, seek,
-        )  # fmt: skip
-        presolved = started
+        most = max_iterations or sum(engine.most_passes for engine in engines)
+        judge, presolved = None, started
         try:
+            dynamics = problem.mdp.dynamics(engines[0].evaluation)
+            passes = dynamics.passes
+            judge = self._judge(problem, dynamics, most, seek, started)
             with one_blas_thread(dynamics.compiled):
                 status, sentence = _presolve(judge)
             presolved = time.perf_counter()
@@ -108,15 +107,12 @@ class Solve:
         except KeyboardInterrupt:
             if problem is not self.problem:
                 raise
+            if problem.mdp.num_states <= PLAIN_STATES:  # what is left must not wait for kernels to be compiled
+                dynamics = plain_dynamics(problem.mdp)
+            passes = dynamics.passes
+            judge = judge or self._judge(problem, dynamics, most, seek, started)
             status, sentence = (Status.INFEASIBLE if judge.refutation else Status.INTERRUPTED), "interrupted"
-            judge.stopped = True
-            judge.time_limit = 0.0  # what is still missing is made up for in one round
-            if judge.pending is not None:
-                judge.propose(judge.pending())
-            if judge.best is None:
-                judge.propose(indicator(dynamics, judge.unconstrained.pairs))
-            if judge.bound is None:
-                judge.prove(judge.blocks.no_duals())
+            _wind_up(judge, dynamics)
         if status is Status.ITERATION_LIMIT and max_iterations is None:
             status = Status.UNDECIDED  # nobody set a limit: the engines gave up
         if problem is self.problem:
@@ -125,6 +121,14 @@ class Solve:
                 self.seconds["verdict"] = judge.refuted
         self.sweeps += dynamics.passes - passes
         return judge, status, sentence
+
+    def _judge(self, problem: Problem, dynamics: Dynamics, most: int, seek: str, started: float) -> Judge:
+        blocks = Blocks(problem.constraints, problem.terms, problem.mdp.num_pairs)
+        return Judge(
+            problem.mdp, dynamics, problem.cost, blocks, self.tolerance, self.deadline - started, most,
+            self.callback if problem is self.problem else self._still,
+            policy_iteration(dynamics, problem.cost, rounds=0), started, seek,
+        )  # fmt: skip
 
     def _still(self, _: Progress) -> object:
         """Tell the callback how long it has been going on: where the problem itself stands does not change."""
@@ -274,6 +278,18 @@ def _presolve(judge: Judge) -> tuple[Status | None, str]:
     if status is None and not judge.blocks.members:
         return Status.UNDECIDED, "policy iteration has ended; what is left of the gap is rounding"
     return status, "stopped in the first policy iteration"
+
+
+def _wind_up(judge: Judge, dynamics: Dynamics) -> None:
+    """Make up in one round for what is missing when a solve is stopped in the middle."""
+    judge.stopped, judge.time_limit = True, 0.0
+    judge.dynamics, judge.prover = dynamics, Prover(judge.mdp, dynamics)
+    if judge.pending is not None:
+        judge.propose(judge.pending())
+    if judge.best is None:
+        judge.propose(indicator(dynamics, judge.unconstrained.pairs))
+    if judge.bound is None:
+        judge.prove(judge.blocks.no_duals())
 
 
 def _engage(

@@ -112,7 +112,7 @@ class Blocks:
     def no_duals(self) -> list[Array]:
         """Return duals of the constraints whose normals are zero, and some duals of the terms."""
         even = np.full(self.size, 1 / self.size)
-        return [c.idle() for c in self.constraints] + [t.dual(even, t.prox(even, 1.0), 1.0) for t in self.terms]
+        return [c.idle() for c in self.constraints] + [t.tangent(even) for t in self.terms]
 
     def contradiction(self) -> list[Array] | None:
         """Return duals that prove one of the sets empty, whatever the policy, or None."""

@@ -136,6 +136,10 @@ class EntropicTerm(Term):
         none = np.zeros(spread.size if self._allowed is None else self._allowed.size)
         return self._filled(spread, none), scalar(self.weight * (r @ exponentials))
 
+    def tangent(self, point: Array) -> Array:
+        x = self.function.entries(self._kept(point))
+        return np.asarray(self.weight * (np.log(x / self.function.reference) + 1.0))
+
     def magnitude(self, dual: Array) -> tuple[Array, float]:
         u, top = self.normal(dual)
         # The exponentials are as exact as their exponents.
