@@ -1064,7 +1064,7 @@ def second_opinion(case: Made, solution: cm.Solution) -> tuple[bool, str]:
             return exact == "infeasible", ""
         return True, "INFEASIBLE; HiGHS has a policy"
     loose = highs(case, cost / size_of_cost, 2e-6, d)
-    if loose is None:
+    if loose is None or (loose == "infeasible" and exact != "infeasible"):  # it contradicts itself
         return False, ""
     if loose == "infeasible":
         return True, "OPTIMAL; HiGHS finds no policy"

@@ -18,8 +18,10 @@ from cvxmdp.dynamics.choose import plain_dynamics
 from cvxmdp.engines.choose import Engine, choose_engines
 from cvxmdp.engines.conic import Conic
 from cvxmdp.engines.judge import Candidate, Judge, Refutation
+from cvxmdp.engines.newton import Newton
 from cvxmdp.engines.presolve import indicator, policy_iteration
 from cvxmdp.engines.prover import EPS, TINY, Prover
+from cvxmdp.engines.splitting import Splitting
 from cvxmdp.infeasible import CLOSENESS, Explanation, by_priority, explain, least_relative, named
 from cvxmdp.mdp import Array
 from cvxmdp.solution import UNFINISHED, Infeasibility, Relaxation, Solution, Stats
@@ -33,6 +35,8 @@ PLAIN_STATES = 20_000
 """Up to here a policy's matrix is factored in less time than kernels are compiled."""
 PATIENCE = 200
 """Passes of an engine after which the next one tries."""
+SECOND, SECOND_PAIRS = 1000, 5000
+"""Passes of the second round, and the pairs up to which they take seconds."""
 
 
 class Solve:
@@ -300,9 +304,16 @@ def _engage(
     if contradiction is not None and judge.contradict(contradiction):
         return Status.INFEASIBLE, _blame(problem.constraints, contradiction)
     start, most = _start(warm_start, judge.blocks), judge.max_iterations
-    for engine in engines:
-        # All but the last give up early where they crawl.
-        judge.max_iterations = most if engine is engines[-1] else min(most, judge.iterations + PATIENCE)
+    # All but the last give up early where they crawl.  Where nothing is known then, small problems get a second round.
+    rounds = [(engine, PATIENCE) for engine in engines[:-1]] + [(engines[-1], most)]
+    if len(engines) > 1 and judge.c.size <= SECOND_PAIRS:
+        rounds += [
+            (engine, SECOND) for engine in (*engines[:-1], Splitting()) if isinstance(engine, (Newton, Splitting))
+        ]
+    for k, (engine, patience) in enumerate(rounds):
+        if k >= len(engines) and judge.refutation is not None:
+            break
+        judge.max_iterations = min(most, judge.iterations + patience)
         with one_blas_thread(judge.dynamics.compiled and not engine.factors):
             status, sentence = engine.run(judge, start)
         judge.max_iterations = most

@@ -38,6 +38,8 @@ NORMAL_STATES = 1500
 """Up to here a dense factor of M'M (18 MB, a tenth of a second) is always worth its time."""
 VISITED_STATES = 200
 """Up to here a dense factor in every Newton step is faster than conjugate gradients."""
+SHIFTS = (0.0, 1e-14, 1e-12, 1e-10)
+"""Added to a diagonal, relatively, where rounding makes a matrix indefinite, as ``M'M`` at discounts next to one."""
 SPARSE_ROW = 16
 """Up to this many entries a row, a sparse factor of a policy's matrix keeps its fill small."""
 
@@ -129,7 +131,15 @@ def factor_spd(matrix: Any) -> Solve:
         solve: Solve = sparse_factor(matrix).solve
         return solve
     # Row by row the lower triangle is the upper one column by column, as LAPACK likes it.
-    upper = la.cholesky(matrix.copy().T, overwrite_a=True, check_finite=False)
+    for shift in SHIFTS:
+        shifted = matrix.copy().T
+        shifted[np.diag_indices(shifted.shape[0])] *= 1 + shift
+        try:
+            upper = la.cholesky(shifted, overwrite_a=True, check_finite=False)
+            break
+        except la.LinAlgError:
+            if shift == SHIFTS[-1]:
+                raise
     return lambda rhs: np.asarray(la.cho_solve((upper, False), rhs, check_finite=False))
 
 
