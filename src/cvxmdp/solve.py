@@ -21,7 +21,6 @@ from cvxmdp.engines.judge import Candidate, Judge, Refutation
 from cvxmdp.engines.newton import Newton
 from cvxmdp.engines.presolve import indicator, policy_iteration
 from cvxmdp.engines.prover import EPS, TINY, Prover
-from cvxmdp.engines.splitting import Splitting
 from cvxmdp.infeasible import CLOSENESS, Explanation, by_priority, explain, least_relative, named
 from cvxmdp.mdp import Array
 from cvxmdp.solution import UNFINISHED, Infeasibility, Relaxation, Solution, Stats
@@ -304,12 +303,10 @@ def _engage(
     if contradiction is not None and judge.contradict(contradiction):
         return Status.INFEASIBLE, _blame(problem.constraints, contradiction)
     start, most = _start(warm_start, judge.blocks), judge.max_iterations
-    # All but the last give up early where they crawl.  Where nothing is known then, small problems get a second round.
+    # All but the last give up early where they crawl.  Where nothing is known then, Newton goes on with small ones.
     rounds = [(engine, PATIENCE) for engine in engines[:-1]] + [(engines[-1], most)]
     if len(engines) > 1 and judge.c.size <= SECOND_PAIRS:
-        rounds += [
-            (engine, SECOND) for engine in (*engines[:-1], Splitting()) if isinstance(engine, (Newton, Splitting))
-        ]
+        rounds += [(engine, SECOND) for engine in engines[:-1] if isinstance(engine, Newton)]
     for k, (engine, patience) in enumerate(rounds):
         if k >= len(engines) and judge.refutation is not None:
             break
