@@ -1272,12 +1272,15 @@ def page(data: dict[str, Any]) -> str:
         "# Is any claim false?",
         "",
         *wrapped(
-            f"Measured by `make claims` at commit {commit}; raw numbers in `benchmarks/results/claims.json`. The "
-            "command is "
-            f"`PYTHONPATH=tests .venv/bin/python benchmarks/claims.py --problems {len(rows)} --seed {data['seed']}`. "
+            f"Measured by `make claims` at commit {commit}; raw numbers in `benchmarks/results/claims.json`. "
             f"{data['cores']} cores, one thread a problem, Python {versions['python']}, NumPy {versions['numpy']}, "
-            f"SciPy {versions['scipy']}."
+            f"SciPy {versions['scipy']}. Seconds are of the solve alone, in processes that have solved others "
+            "before, and include what else the machine did meanwhile."
         ),
+        "",
+        "```",
+        f"PYTHONPATH=tests .venv/bin/python benchmarks/claims.py --problems {len(rows)} --seed {data['seed']}",
+        "```",
         "",
         *wrapped(
             f"{len(rows)} problems with {min(states)} to {max(states)} states (median {median(states):.0f}), made to "

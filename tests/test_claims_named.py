@@ -314,3 +314,19 @@ def test_the_command_check_refuses_a_solution_of_another_model(tmp_path):
     assert result.exit_code == 1
     call = ["check", str(tmp_path / "other.npz"), str(tmp_path / "solution.npz"), "--discount", "0.99"]
     assert CliRunner().invoke(app, call).exit_code == 0
+
+
+def test_an_engine_that_breaks_down_hands_over_to_the_next(monkeypatch):
+    """Interior points overflowed on a cycle at discount 1 - 1e-9: no hard problem may raise."""
+    from cvxmdp.engines.interior import Interior
+
+    def breaks(self, judge, start):
+        raise OverflowError(34, "Numerical result out of range")
+
+    mdp = cm.worlds.garnet(40, 3, 0.2, seed=0)
+    problem = cm.Problem(mdp, "cost", [cm.StateBounds(upper=0.04)])
+    expected = problem.solve()
+    monkeypatch.setattr(Interior, "run", breaks)
+    solution = solved(problem)
+    assert solution.status is expected.status is Status.OPTIMAL
+    assert solution.value == pytest.approx(expected.value, rel=1e-5)

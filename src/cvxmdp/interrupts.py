@@ -9,10 +9,16 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, TimeoutError
+from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import TypeVar
 
+T = TypeVar("T")
+
+LOOK = 0.05
+"""Seconds between two looks at the flag while another thread works."""
 GRACE = 0.2
 """Seconds after Ctrl-C in which the work at hand may still be brought to an end."""
 
@@ -47,6 +53,29 @@ def leave() -> None:
     if requested() and not _Flag.told:
         _Flag.told = True
         raise KeyboardInterrupt
+
+
+def patiently(work: Callable[[], T]) -> T:
+    """Do work of compiled code that may take long in a thread of its own, which Ctrl-C leaves behind.
+
+    Only for what lets other threads run meanwhile.  Raises ``KeyboardInterrupt`` as :func:`leave` does.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    found: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(work())
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    while True:
+        with suppress(TimeoutError):
+            return found.result(LOOK)
+        if late():
+            leave()
 
 
 @contextmanager

@@ -311,15 +311,20 @@ def _engage(
         if k >= len(engines) and judge.refutation is not None:
             break
         judge.max_iterations = min(most, judge.iterations + patience)
-        with one_blas_thread(judge.dynamics.compiled and not engine.factors):
-            status, sentence = engine.run(judge, start)
+        # An engine may run away on a hard problem; nothing it proposes is believed, and a user need not hear of it.
+        quiet = np.errstate(over="ignore", divide="ignore", invalid="ignore")
+        try:
+            with one_blas_thread(judge.dynamics.compiled and not engine.factors), quiet:
+                status, sentence = engine.run(judge, start)
+        except (ArithmeticError, np.linalg.LinAlgError):  # numbers beyond what it can handle: the next one goes on
+            status, sentence = None, f"{engine.name} broke down on numbers of very different sizes"
         judge.max_iterations = most
         near = judge.near or not judge.wants_nearest or isinstance(engine, Conic)
         if status is not None and status is not Status.ITERATION_LIMIT and (status is not Status.INFEASIBLE or near):
             break
         if judge.limit() is not None:
             break
-    return status or Status.ITERATION_LIMIT, sentence
+    return status or judge.verdict() or Status.ITERATION_LIMIT, sentence
 
 
 def _start(warm_start: Solution | None, blocks: Blocks) -> tuple[Array, list[Array]] | None:

@@ -126,7 +126,7 @@ class Prover:
             change = self.dynamics.value(_taking(pairs, mdp.num_pairs), costs)
             if not np.all(np.isfinite(change)):
                 break
-            h = np.asarray(h + FINE(1) * change, dtype=np.float64)
+            h = h + change
         return best, best_h
 
     def _centred(self, V: Array) -> Array:
