@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 
 import interrupts as benchmark
 import numpy as np
@@ -88,3 +89,15 @@ def test_deadlines_are_over_once_ctrl_c_is_pressed():
             interrupts.leave()
         interrupts.leave()
     assert not interrupts.requested()
+
+
+def test_long_work_of_compiled_code_is_left_behind():
+    with interrupts.flagged():
+        assert interrupts.patiently(lambda: 3) == 3
+        with pytest.raises(LookupError):
+            interrupts.patiently(lambda: {}["nothing"])
+        started = time.perf_counter()
+        press()
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.patiently(lambda: time.sleep(3))
+        assert time.perf_counter() - started < 1

@@ -71,6 +71,10 @@ class Block(ABC):
     def normal(self, dual: Array) -> tuple[Array, float]:
         """Return the vector u of a dual array and its conjugate (inf if there is none)."""
 
+    def explicit(self, dual: Array) -> Array:
+        """Return the dual array without anything that another would have to compute as exactly to mean the same."""
+        return dual
+
     def magnitude(self, dual: Array) -> tuple[Array, float]:
         """Return the sizes of what the vector's entries and the conjugate are sums of; rounding adds some eps of it."""
         u, conjugate = self.normal(dual)

@@ -40,8 +40,13 @@ def least(
     nearer V is to zero the less is lost to rounding.
     """
     middle = np.sort(potential)[potential.size // 2]
-    # Where values near zero are meant, as those of rare events, they must stay near zero.
-    h = potential - middle if abs(middle) > np.ptp(potential) else potential
+    # Where values near zero are meant, as those of rare events, they must stay near zero; both are bounds.
+    values = [potential, potential - middle] if abs(middle) > np.ptp(potential) else [potential]
+    return max(_least(model, h, parts, cost, grown) for h in values)
+
+
+def _least(model: Model, h: Real, parts: Sequence[Normal | Slope], cost: Real | None, grown: Sequence[Close]) -> Real:
+    """Return the bound of :func:`least` at V = h."""
     ahead, first = model.ahead(h), model.at_start(h)
     here = h[model.state]
     reduced, size, error = ahead.value - here, np.abs(ahead.value) + np.abs(here), ahead.error

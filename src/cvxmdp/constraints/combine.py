@@ -128,6 +128,10 @@ class Blocks:
         shares = iter(np.split(next(rest), self._rows[1:-1])) if self.linear else iter(())
         return [next(shares) if isinstance(m, Linear) else next(rest) for m in (members or self.members)]
 
+    def explicit(self, duals: Sequence[Array]) -> list[Array]:
+        """Return duals that mean the same to everybody, however exactly they compute."""
+        return [member.explicit(dual) for member, dual in zip(self._named(duals), duals, strict=True)]
+
     def magnitudes(self, duals: Sequence[Array]) -> tuple[Array, float]:
         """Return the sums of all vectors' and of all conjugates' magnitudes."""
         entries, top = np.zeros(self.size), 0.0

@@ -14,6 +14,14 @@ from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
 
 
+CLEAR = 1e-8
+"""By how much, relatively, a multiplier is kept above the root ``sqrt(y'Qy)``, of which half the digits may cancel."""
+
+
+ROUNDED = 8 * EPS / float(np.finfo(np.longdouble).eps)
+"""What rounding does to entries in double precision, in units of what it does in extended precision."""
+
+
 class Ellipsoid:
     """Cost errors ``{e : e = Q^(1/2) x, |x| <= 1}``, that is ``e'Q^-1 e <= 1`` where Q can be inverted.
 
@@ -329,6 +337,10 @@ class EllipsoidBudget(Constraint):
         x = y / largest
         return max(dual[0], largest * np.sqrt(max(x @ self.errors.times(x), 0 * largest))), y
 
+    def explicit(self, dual: Array) -> Array:
+        m, y = self._multiplier(dual)
+        return np.append(m * (1 + CLEAR), y)
+
     def normal(self, dual: Array) -> tuple[Array, float]:
         m, y = self._multiplier(dual)
         return m * self.cost + self.errors.times(y), m * self.at_most
@@ -337,8 +349,11 @@ class EllipsoidBudget(Constraint):
         m, y = self._multiplier(dual)
         Q = np.abs(self.errors.matrix)
         x = Q * np.abs(y) if Q.ndim == 1 else Q @ np.abs(y)
-        # Of m each product with Q has as many terms as there are pairs.
-        return self.cost.size * (m * np.abs(self.cost) + x), float(m) * abs(self.at_most)
+        sizes = self.cost.size * (m * np.abs(self.cost) + x)  # each product with Q has as many terms as there are pairs
+        if self.errors.basis is not None:
+            # Q is semidefinite up to the rounding of its own entries, which no precision makes good.
+            sizes = sizes + ROUNDED * self.cost.size * float(np.max(self.errors.axes)) * float(np.linalg.norm(y))
+        return sizes, float(m) * abs(self.at_most)
 
     def price(self, dual: Array) -> float:
         return -float(self._multiplier(dual)[0])

@@ -28,7 +28,7 @@ EXACTNESS = (1.0, 1e-6)
 """How exactly, relative to the tolerance, visits are found: first, and where that is not enough."""
 TOLERATED = 0.1
 """Share of what is wanted that a bound may lose to rounding before it is computed again in extended precision."""
-SPARED = 1e-6
+SPARED = 1e-3
 """Share of what is wanted that is not claimed, so that others who count rounding otherwise find the claim true."""
 HAIR = 64 * EPS
 """Limits are numbers that were computed: that no policy obeys is not said of those exceeded by less of their size."""
@@ -207,6 +207,7 @@ class Judge:
 
         It is exact to ``accuracy``, or to a tenth of what the tolerance allows where that is more, or closes the gap.
         """
+        duals = self.blocks.explicit(duals)
         u, top, size = self.blocks.normals(duals)
         if start is None:
             start = self.bound.V if self.bound is not None else self.unconstrained.V
@@ -249,6 +250,7 @@ class Judge:
     def refute(self, duals: Sequence[Array], start: Array | None = None) -> Refutation | None:
         """Try the duals as a proof that no policy obeys the constraints; ``start`` is a value near theirs."""
         duals = duals[: len(self.blocks.constraints)]
+        duals = self.blocks.explicit(duals)
         u, top, size = self.blocks.normals(duals)
         stacked = float(np.linalg.norm(self.blocks.stacked(duals)))
         if not (np.isfinite(top) and 0 < stacked < np.inf):
@@ -259,7 +261,7 @@ class Judge:
         estimate = priced.bound - top
         if estimate <= 0:
             return None
-        proof = self._bounded(duals, priced, (u, top, size), np.zeros_like(u), estimate)
+        proof = self._bounded(duals, priced, (u, top, size), np.zeros_like(u), self.tolerance * estimate)
         margin = proof.value
         if margin <= HAIR * relative_ease(self.blocks.constraints, duals):
             return None
@@ -284,6 +286,7 @@ class Judge:
     def cheapest(self, duals: Sequence[Array]) -> bool:
         """Price the duals into a bound on the cost of policies as near; return whether it closes their gap."""
         assert self.nearest is not None
+        duals = self.blocks.explicit(duals)
         u, top, size = self.blocks.normals(duals)
         start = self.moved.V if self.moved is not None else None
         u += self.c
@@ -310,6 +313,7 @@ class Judge:
     def contradict(self, duals: Sequence[Array]) -> bool:
         """Note duals if they prove that the constraints exclude each other; return whether they do."""
         duals = duals[: len(self.blocks.constraints)]
+        duals = self.blocks.explicit(duals)
         u, top, size = self.blocks.normals(duals)
         V = np.zeros(self.dynamics.num_states)
         margin = float(np.min(u)) - top - self.prover.rounding(V, u, size)

@@ -104,7 +104,7 @@ class Prover:
         mdp, gamma = self.mdp, FINE(self.mdp.discount)
         rho = _proportions(mdp.initial)
         # What rounding may do to top; what it does to u and to the sums over rows is counted pair by pair.
-        blur = ALLOWED * FINE_EPS * (mdp.num_pairs + 10) * sizes[1]
+        blur = 3 * ALLOWED * FINE_EPS * (mdp.num_pairs + 10) * sizes[1]
         h = self._centred(V)
         best, best_h = -np.inf, h
         for _ in range(MOST_REFINEMENTS):
@@ -144,7 +144,7 @@ class Prover:
             owner = mdp.state[mine]
             total = c[mine] + u[mine] + gamma * expected - fine[owner]
             size = np.abs(c[mine]) + of_u[mine] + sizes + np.abs(fine[owner])
-            total -= ALLOWED * FINE_EPS * (self.longest + 10) * size
+            total -= 3 * ALLOWED * FINE_EPS * (self.longest + 10) * size
             starts = first[states] - first[states.start]
             best = np.minimum.reduceat(total, starts)
             attains = np.flatnonzero(total == best[owner - states.start])
