@@ -13,7 +13,6 @@ from cvxmdp.constraints.linear import Linear
 from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
 
-
 CLEAR = 1e-8
 """By how much, relatively, a multiplier is kept above the root ``sqrt(y'Qy)``, of which half the digits may cancel."""
 
