@@ -195,11 +195,11 @@ def feasible(instance: Instance) -> bool:
     weights = np.maximum(-instance.limit.b, 0.0)
     cheapest = cm.Problem(stated.mdp, instance.limit.E.T @ weights)
     solution = cheapest.solve(tolerance=1e-3)
-    solution.certificate.check(cheapest)
+    solution.certificate.check(cheapest, solution.tolerance)
     if solution.bound > weights @ instance.limit.b:
         return False
     solution = stated.solve(tolerance=1e-4)
-    solution.certificate.check(stated)
+    solution.certificate.check(stated, solution.tolerance)
     if solution.status.name not in ("OPTIMAL", "INFEASIBLE"):
         raise RuntimeError(f"seed {instance.seed} of {instance.case} is undecided: {solution.status.value}")
     return solution.status.name == "OPTIMAL"

@@ -77,7 +77,7 @@ def gridworld(experiment: str, out: Path, quick: bool, say: Say) -> None:
             if quick and name != "auto":
                 continue
             solution = problem.solve(method=method)
-            solution.certificate.check(problem)
+            solution.certificate.check(problem, solution.tolerance)
             panels.append({"panel": "abcd"[i], "method": name, **described(mdp, problem, solution)})
             found = panels[-1]
             say(

@@ -97,7 +97,7 @@ def garnet(count: int) -> dict[str, list[float]]:
     while len(times["feasible"]) <= count or len(times["verdict"]) <= count:  # one more of each, to load and compile
         problem = instances.problem(instances.make("linear", 1000, 0.05, seed))
         solution = problem.solve(explain=False)
-        solution.certificate.check(problem)
+        solution.certificate.check(problem, solution.tolerance)
         seconds = solution.stats.seconds
         if solution.status.name == "OPTIMAL":
             times["feasible"].append(seconds["total"])

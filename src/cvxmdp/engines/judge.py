@@ -80,7 +80,9 @@ def relative_gap(excess: float, scale: float) -> float:
 
     Zero where a policy costs less than the bound, as one may that exceeds a limit by what the tolerance allows.
     """
-    return max(excess, 0.0) / max(scale, 1e-300)
+    if excess <= 0:
+        return 0.0
+    return excess / scale if scale > 0 else np.inf
 
 
 @dataclass(eq=False)

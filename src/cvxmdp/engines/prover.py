@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp import interrupts
 from cvxmdp.blocks import Spread
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.mdp import MDP, Array, Indices
@@ -177,7 +178,8 @@ class Prover:
         # An entry's relative error is its relative residual times the mean time of its visits.
         wanted = NEGLIGIBLE * 0.1 * tolerance * (1 - self.mdp.discount)
         x, r = _corrected(chain, solve, chain.inflow, wanted, start)
-        if _relative(r, x) > wanted and (factored := self.dynamics.backward_by_factors(pi)) is not None:
+        rare = _relative(r, x) > wanted and not interrupts.requested()
+        if rare and (factored := self.dynamics.backward_by_factors(pi)) is not None:
             solve = factored
             x, r = _corrected(chain, solve, chain.inflow, wanted, None)
         size = np.abs(r) + ALLOWED * chain.blur(x, r)

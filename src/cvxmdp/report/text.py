@@ -54,7 +54,8 @@ def _outcome(solution: Solution) -> list[str]:
     """Say status, value, bound and gap."""
     gap = f"relative gap {solution.gap:.2g}"
     if not math.isfinite(solution.gap):
-        gap = "no gap, since the policy exceeds a limit"
+        exceeded = any(excess > 0 for excess in solution.violations.values())
+        gap = "no gap, since the policy exceeds a limit" if exceeded else "no relative gap: nothing costs anything"
     lines = [
         f"{solution.status.name}: {solution.status.value}",
         f"  value {solution.value:.8g}, proven bound {solution.bound:.8g}, {gap}",
