@@ -54,11 +54,10 @@ def exact_costs(mdp, policy):
     P = np.zeros((mdp.num_states, mdp.num_states), dtype=np.longdouble)
     dense = mdp.transitions.toarray() if sp.issparse(mdp.transitions) else mdp.transitions
     np.add.at(P, mdp.state, pi[:, None] * dense.astype(np.longdouble))
-    # (I + gP')(I + (gP')^2)(I + (gP')^4) ... = sum of all powers.
-    power, x = mdp.discount * P.T, (1 - mdp.discount) * mdp.initial.astype(np.longdouble)
-    for _ in range(40):
-        x = x + power @ x
-        power = power @ power
+    back = sp.csr_array(mdp.discount * P.T)
+    x, step = np.zeros(mdp.num_states, dtype=np.longdouble), (1 - mdp.discount) * mdp.initial.astype(np.longdouble)
+    while step.sum() > 1e-14 * x.sum() or np.any(step > 1e-14 * x):
+        x, step = x + step, back @ step
     return {name: float(np.sum(cost * pi * x[mdp.state])) for name, cost in mdp.costs.items()}
 
 
@@ -97,8 +96,8 @@ def test_penalties_on_forbidden_states_are_decided_like_any_cost(discount, penal
 
 @pytest.mark.parametrize("radius", [1e-18, 1e-17, 1e-16, 1e-12])
 def test_a_kl_ball_of_next_to_no_radius_has_no_false_gap(radius):
-    mdp = cm.worlds.garnet(300, 5, 0.1, seed=1)
-    reference = mdp.evaluate(np.full((300, 5), 0.2)).occupancy
+    mdp = cm.worlds.garnet(100, 5, 0.1, seed=1)
+    reference = mdp.evaluate(np.full((100, 5), 0.2)).occupancy
     solution = solved(cm.Problem(mdp, "cost", [cm.KLBall(reference, radius)]))
     if solution.status is Status.OPTIMAL:
         assert solution.value - solution.bound <= 1e-6 * (np.abs(mdp.costs["cost"]) @ solution.occupancy)

@@ -38,6 +38,8 @@ NORMAL_STATES = 1500
 """Up to here a dense factor of M'M (18 MB, a tenth of a second) is always worth its time."""
 VISITED_STATES = 200
 """Up to here a dense factor in every Newton step is faster than conjugate gradients."""
+QUICK_STATES = 3000
+"""Up to here a sparse factor takes less than a second, whatever its fill; else Ctrl-C must be heard meanwhile."""
 SHIFTS = (0.0, 1e-14, 1e-12, 1e-10)
 """Added to a diagonal, relatively, where rounding makes a matrix indefinite, as ``M'M`` at discounts next to one."""
 SPARSE_ROW = 16
@@ -120,9 +122,14 @@ def plan(num_states: int, num_pairs: int, nonzeros: int, evaluation: str, memory
 
 def sparse_factor(matrix: Any) -> Any:
     """Factor a sparse matrix with a fill-reducing order of ``A + A'`` (symmetric mode keeps the diagonal as pivots)."""
-    return spla.splu(
-        sp.csc_matrix(matrix), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
-    )
+    columns = sp.csc_matrix(matrix)
+
+    def factor() -> Any:
+        return spla.splu(
+            columns, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
+        )  # fmt: skip
+
+    return factor() if columns.shape[0] <= QUICK_STATES else interrupts.patiently(factor)
 
 
 def factor_spd(matrix: Any) -> Solve:
