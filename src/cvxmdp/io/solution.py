@@ -208,6 +208,8 @@ def _solution(header: dict[str, Any], arrays: dict[str, Any]) -> Solution:
     names = named[: len(limits)]
     if found is not None:
         found = replace(found, relax=_worded(found.relax, dict(zip(names, asked.limits, strict=True))))
+    if set(_object(header, "errors")) != {*_object(header, "costs"), "value"}:
+        raise ValueError("the header's errors are not those of its costs and its value")
     return Solution(
         Status[status], _float(header, "value"), math.inf if infeasible else _float(header, "bound"),
         math.nan if infeasible else _float(header, "gap"), policy, take(arrays, "occupancy", [pairs]),
