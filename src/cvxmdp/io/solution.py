@@ -159,7 +159,12 @@ def load_solution(path: Path) -> Solution:
     """
     header, arrays = read_archive(path, KIND)
     with blaming(path):
-        return _solution(header, arrays)
+        try:
+            solution = _solution(header, arrays)
+            str(solution)  # what cannot be said in words is not whole
+        except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
+            raise ValueError(f"the solution is not whole: {type(error).__name__} {error}") from None
+    return solution
 
 
 def _solution(header: dict[str, Any], arrays: dict[str, Any]) -> Solution:
