@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cvxmdp import interrupts
 from cvxmdp.blocks import Constraint
 from cvxmdp.certificate import Evidence, Proof, Witness
 from cvxmdp.constraints.combine import Blocks, relative_ease
@@ -30,8 +31,6 @@ from cvxmdp.threads import one_blas_thread
 if TYPE_CHECKING:
     from cvxmdp.problem import Problem
 
-PLAIN_STATES = 20_000
-"""Up to here a policy's matrix is factored in less time than kernels are compiled."""
 PATIENCE = 200
 """Passes of an engine after which the next one tries."""
 SECOND, SECOND_PAIRS = 1000, 5000
@@ -78,11 +77,19 @@ class Solve:
                     self.seconds["explanation"] = time.perf_counter() - started
             except KeyboardInterrupt:
                 sentence += "; interrupted"
+        try:
+            return self._stated(judge, status, sentence, compromise, explanation)
+        except KeyboardInterrupt:
+            judge.prover = Prover(judge.mdp, plain_dynamics(judge.mdp))
+            return self._stated(judge, status, sentence, compromise, explanation)
+
+    def _stated(self, judge: Judge, status: Status, sentence: str, compromise: str, found: Explanation) -> Solution:
+        """Measure the policy and state what is proven."""
         chosen = judge.measured(self._chosen(judge, status))
         self.seconds["total"] = time.perf_counter() - self.started
         stats = Stats(sentence, judge.iterations, self.sweeps, self.seconds, tuple(judge.history))
         if status is Status.INFEASIBLE and judge.refutation is not None:
-            return self._infeasible(judge, chosen, compromise, explanation, stats)
+            return self._infeasible(judge, chosen, compromise, found, stats)
         judge.best = chosen
         return self._decided(judge, status, chosen, stats)
 
@@ -110,7 +117,7 @@ class Solve:
         except KeyboardInterrupt:
             if problem is not self.problem:
                 raise
-            if problem.mdp.num_states <= PLAIN_STATES:  # what is left must not wait for kernels to be compiled
+            if judge is None or interrupts.requested():  # what is left must not wait for kernels to be compiled
                 dynamics = plain_dynamics(problem.mdp)
             passes = dynamics.passes
             judge = judge or self._judge(problem, dynamics, most, seek, started)
@@ -287,10 +294,11 @@ def _wind_up(judge: Judge, dynamics: Dynamics) -> None:
     """Make up in one round for what is missing when a solve is stopped in the middle."""
     judge.stopped, judge.time_limit = True, 0.0
     judge.dynamics, judge.prover = dynamics, Prover(judge.mdp, dynamics)
-    if judge.pending is not None:
+    if judge.pending is not None and not interrupts.requested():
         judge.propose(judge.pending())
     if judge.best is None:
         judge.propose(indicator(dynamics, judge.unconstrained.pairs))
+    judge.prove_least()
     if judge.bound is None:
         judge.prove(judge.blocks.no_duals())
 

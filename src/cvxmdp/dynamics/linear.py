@@ -190,9 +190,9 @@ def iterative(
     def solve(rhs: Array, start: Array | None = None) -> Array:
         start = np.zeros_like(rhs) if start is None else start
         x, found = approximate(apply, gamma, rhs, start, accuracy, forward)
-        if found:
+        if found or interrupts.late():
             return x
-        if not krylov:
+        if not krylov and not interrupts.requested():  # a factor cannot be left before it is done
             return factored(rhs)
         if rhs.ndim == 2:
             x, open_columns = bicgstab(apply, rhs, x, accuracy)
@@ -206,8 +206,11 @@ def iterative(
             return np.zeros_like(rhs)
         operator = spla.LinearOperator((rhs.size, rhs.size), matvec=apply, dtype=np.float64)
         for _ in range(KRYLOV_ROUNDS if not factors else 0):
-            interrupts.leave()
-            x, _ = spla.gmres(operator, rhs, x0=x, rtol=accuracy, atol=0.0, restart=40, maxiter=5)
+            how = {"rtol": accuracy, "atol": 0.0, "restart": 40, "maxiter": 5, "callback_type": "pr_norm"}
+            try:
+                x, _ = spla.gmres(operator, rhs, x0=x, callback=_stop_late, **how)
+            except _LateError:
+                return np.asarray(x)
             if np.all(_solved(apply, rhs, x, accuracy)):
                 return np.asarray(x)
         return factored(rhs)
@@ -246,7 +249,7 @@ def approximate(apply: Solve, gamma: float, rhs: Array, x: Array, accuracy: floa
         left = np.linalg.norm(r, axis=0)
         if np.all(left <= goal):
             return x, bool(np.all(_solved(apply, rhs, x, accuracy)))
-        if k >= 2 and np.any(left > np.maximum(goal, SLOW**k * first)):
+        if interrupts.late() or (k >= 2 and np.any(left > np.maximum(goal, SLOW**k * first))):
             break
         x += r
         r -= apply(r)
@@ -261,7 +264,7 @@ def bicgstab(apply: Solve, rhs: Array, start: Array, tolerance: float) -> tuple[
     with np.errstate(all="ignore"):  # columns that are done, or break down, are left as they are
         for _ in range(BICGSTAB_STEPS):
             running = np.linalg.norm(r, axis=0) > goal
-            if not running.any():
+            if not running.any() or interrupts.late():
                 break
             v = apply(p)
             alpha = np.where(running, rho / np.einsum("ij,ij->j", shadow, v), 0.0)
@@ -285,8 +288,17 @@ def conjugate_gradients(apply: Solve, rhs: Array, start: Array, diagonal: Array,
     size = rhs.size
     operator = spla.LinearOperator((size, size), matvec=apply, dtype=np.float64)
     scaled = spla.LinearOperator((size, size), matvec=lambda x: x / diagonal, dtype=np.float64)
-    x, _ = spla.cg(
-        operator, rhs, x0=start, rtol=tolerance, atol=0.0, maxiter=steps, M=scaled,
-        callback=lambda _: interrupts.leave(),
-    )  # fmt: skip
+    try:
+        x, _ = spla.cg(operator, rhs, x0=start, rtol=tolerance, atol=0.0, maxiter=steps, M=scaled, callback=_stop_late)
+    except _LateError as late:
+        x = late.args[0]
     return np.asarray(x)
+
+
+class _LateError(Exception):
+    """Holds what was found before Ctrl-C: SciPy's methods end before their time by exceptions only."""
+
+
+def _stop_late(found: Any) -> None:
+    if interrupts.late():
+        raise _LateError(found)

@@ -117,7 +117,7 @@ class Prover:
                 best, best_h = rounded, h
             x = self.dynamics.visits(_taking(pairs, mdp.num_pairs))
             mean = float(np.asarray(low, dtype=np.float64) @ x / x.sum())
-            if not np.isfinite(mean) or mean - float(np.min(low)) <= enough:
+            if not np.isfinite(mean) or mean - float(np.min(low)) <= enough or interrupts.late():
                 break
             # With this step the greedy policy's residual is the same in all states, and above by what the rounding of
             # V may take from it.
@@ -186,7 +186,7 @@ class Prover:
         # Where the visits are denormal numbers, or were not found, the rest has to do.
         ratio = _relative(size, x)
         w = np.zeros_like(x)
-        if 0 < ratio < COVERED:
+        if 0 < ratio < COVERED and not interrupts.late():
             w, _ = _corrected(chain, solve, SAFETY * ratio * x, 0.1, None)
         covered = chain.applied(w) - ALLOWED * chain.eps * (chain.longest + 10) * 2 * w
         rest = float(np.sum(np.maximum(size - covered, 0.0))) / (1 - self.mdp.discount) * (1 + 1e-9)
@@ -263,7 +263,7 @@ def _corrected(
         relative = _relative(r, x)
         if relative < least:
             best, best_r, least = x, r, relative
-        if relative <= wanted:
+        if relative <= wanted or interrupts.late():
             break
         size = float(np.max(np.abs(r)))
         if not 0 < size < np.inf:
