@@ -215,7 +215,7 @@ def test_every_limit_that_is_impossible_by_itself_is_named():
     assert "b cannot be obeyed by itself" in text
     assert "about 100 steps ahead" in text
     assert "Together these would do" in text
-    assert "limit b: 2 of at most 1.5, exceeded by 0.5; impossible by itself" in text or "impossible by itself" in text
+    assert text.count("; impossible by itself") == 2
 
 
 def test_one_change_is_announced_as_one():
@@ -299,7 +299,7 @@ def test_a_solution_saved_and_loaded_says_the_same(tmp_path):
         solution.save(tmp_path / "solution.npz")
         again = cm.load_solution(tmp_path / "solution.npz")
         again.certificate.check(cm.Problem(mdp, "time", limits))
-        assert str(again).splitlines()[1:] == str(solution).splitlines()[1:] or again.infeasibility is not None
+        assert str(again) == str(solution)
         result = CliRunner().invoke(app, ["check", str(tmp_path / "model.npz"), str(tmp_path / "solution.npz")])
         assert result.exit_code == 0, result.output
         assert solution.status.name in result.stdout
