@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
-.PHONY: demo test paper cases growth pages kinds verdicts claims projections sets
+.PHONY: demo test paper cases growth pages kinds verdicts claims real projections sets
 
 demo: .venv/.demo  ## the grid world: table and figure
 	$(BIN)/cvxmdp demo
@@ -13,7 +13,7 @@ test: .venv/.all  ## style, types and tests
 	$(BIN)/mypy src
 	$(BIN)/pytest
 
-paper: .venv/.all  ## the paper's experiments, about two hours; goes on where it was stopped
+paper: .venv/.all  ## the paper's experiments, hours; goes on where it was stopped
 	for experiment in table1 table2 gridworld inexact; do $(BIN)/cvxmdp paper $$experiment || exit; done
 	$(BIN)/python benchmarks/pages.py
 
@@ -36,6 +36,9 @@ verdicts: .venv/.all  ## verdicts near the border of feasibility: docs/verdicts.
 
 claims: .venv/.all  ## is any claim false? thousands of hard problems: docs/claims.md; goes on where it was stopped
 	PYTHONPATH=tests $(BIN)/python benchmarks/claims.py $(HOW)
+
+real: .venv/.all  ## real models under every kind of limit: docs/real.md; goes on where it was stopped
+	$(BIN)/python benchmarks/real.py $(HOW)
 
 projections: .venv/.all  ## the speed of projections: docs/projections.md
 	$(BIN)/python benchmarks/projections.py

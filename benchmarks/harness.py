@@ -59,7 +59,9 @@ class Cell:
 
         A grid without limits is no larger than one with limits.
         """
-        family, other_family = (case.removesuffix("-half").removeprefix("free-") for case in (self.case, other.case))
+        family, other_family = (
+            "ball" if case.startswith("ball") else case.removeprefix("free-") for case in (self.case, other.case)
+        )
         return family == other_family and self.states <= other.states and self.nonzeros <= other.nonzeros
 
     def __str__(self) -> str:
@@ -98,6 +100,12 @@ def machine_bytes() -> float:
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
+def by_size(cell: tuple[str, int, float, int]) -> tuple[int, float, str]:
+    """Order cells: by states, by density, then by case."""
+    case, states, branching, _ = cell
+    return states, branching, case
+
+
 def quick(plan: Plan) -> Plan:
     """The reduced form: only cells of a few hundred states, one instance each, ten seconds a solve."""
     cells = tuple(Cell(c.case, c.states, c.branching, 1) for c in plan.cells if c.states < 1000)
@@ -106,20 +114,21 @@ def quick(plan: Plan) -> Plan:
 
 GARNET = [(100, 0.05, 10), (100, 0.5, 10), (1000, 0.05, 5), (1000, 0.5, 5)]
 GARNET += [(3000, 0.05, 2), (3000, 0.5, 2), (5000, 0.05, 2), (5000, 0.5, 2)]
-BALLS = [("ball", *size) for size in GARNET]
+ROWS = [(case, *size) for case in instances.VARIANCES for size in GARNET]
+BALLS = [(case, *size) for case in instances.RADII for size in GARNET]
 BALLS += [("ball-half", S, branching, 3 if S == 3000 else count) for S, branching, count in GARNET]
 MEMORY = 0.7 * machine_bytes()
 PLANS = {
     "table1": Plan(
         "table1",
-        tuple(Cell("linear", *size) for size in GARNET),
+        tuple(Cell(*size) for size in sorted(ROWS, key=by_size)),
         tolerances("ours", "ours-as-in-paper", "gurobi", "pdm", "scs", "scs-in-time"),
         300.0,
         MEMORY,
     ),
     "table2": Plan(
         "table2",
-        tuple(Cell(*size) for size in sorted(BALLS, key=lambda size: (size[1], size[2], size[0]))),
+        tuple(Cell(*size) for size in sorted(BALLS, key=by_size)),
         tolerances("ours", "ours-as-in-paper", "gurobi", "scs", "scs-in-time"),
         300.0,
         MEMORY,
@@ -208,7 +217,7 @@ def seeds(plan: Plan, cell: Cell, data: dict[str, Any], file: Path, say: Callabl
     """The seeds of a cell, found once: those kept, and those passed over because no policy obeys."""
     found: dict[str, list[int]] = data["seeds"].get(str(cell), {"kept": [], "passed": []})
     if len(found["kept"]) < cell.count:
-        if cell.case == "linear":
+        if cell.case in instances.VARIANCES:
             say(f"{cell}: looking for seeds that some policy obeys")
         start = 0 if cell.case == "panels" else plan.first_seed
         first = max(found["kept"] + found["passed"], default=start - 1) + 1

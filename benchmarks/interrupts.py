@@ -1,6 +1,7 @@
 """Press Ctrl-C at random moments of random solves: each must return a Solution within a second.
 
     python benchmarks/interrupts.py                1000 moments, some of them in first solves with nothing compiled
+    python benchmarks/interrupts.py --moments 300  so many
     python benchmarks/interrupts.py --quick        20 moments
 
 Solves run in processes of their own that get SIGINT.  A row of the table counts, for one kind of problem: the moments,
@@ -60,6 +61,11 @@ def problems() -> dict[str, Callable[[], tuple[Any, dict[str, Any]]]]:
         limits = [cm.Budget(name, at_most=how.pop(name)) for name in ("time", "collision") if name in how]
         return lambda: (cm.Problem(cm.worlds.gridworld(size=size), minimize, limits), how)
 
+    def ball_on_grid() -> Any:
+        mdp = cm.worlds.gridworld(size=80)
+        even = mdp.evaluate(np.full(mdp.num_pairs, 1 / 4)).occupancy
+        return cm.Problem(mdp, "time", [cm.NormBall(even, radius=0.02)])
+
     return {
         "mixing": on_grid(100, collision=1e-4),
         "mixing, many rows": on_garnet(900, lambda mdp: [random_rows(mdp, 60)], tolerance=1e-10),
@@ -72,6 +78,7 @@ def problems() -> dict[str, Callable[[], tuple[Any, dict[str, Any]]]]:
             method="newton",
         ),
         "conic": on_garnet(1500, lambda _: [cm.Entropy(at_least=8.5)], method=cm.Conic()),
+        "path": lambda: (ball_on_grid(), {"method": "path", "tolerance": 1e-9}),
         "splitting": on_grid(30, collision=1e-4, method="splitting"),
         "as in the paper": on_grid(20, collision=1e-4, method=cm.Splitting.as_in_paper()),
         "infeasible": on_grid(70, time=0.3, collision=1e-6),
@@ -91,6 +98,7 @@ def child(name: str) -> None:
     """Solve again and again; say when a solve begins and how it ended."""
     import cvxmdp as cm
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background a shell has it ignored
     problem, how = problems()[name]()
     while sys.stdin.readline():
         # As in a fresh process: what was found out of the model in the last solve is forgotten.
@@ -202,12 +210,15 @@ def table(rows: dict[str, list[dict[str, Any]]]) -> str:
 def main() -> None:
     if "--child" in sys.argv:
         return child(sys.argv[-1])
-    count, names = (20 if "--quick" in sys.argv else 1000), list(problems())
+    count = 20 if "--quick" in sys.argv else 1000
+    if "--moments" in sys.argv:
+        count = int(sys.argv[sys.argv.index("--moments") + 1])
+    names = list(problems())
     rows: dict[str, list[dict[str, Any]]] = {}
     for k, name in enumerate(names):
         rows[name] = moments(name, count // len(names) + (k < count % len(names)), k)
         print(name, [m for m in rows[name] if wrong(m)], flush=True)
-    if "--quick" not in sys.argv:
+    if count >= 100:
         RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
     print(table(rows))
     return None

@@ -68,6 +68,8 @@ PRINTED = {
     },
 }  # fmt: skip
 """The paper's tables: seconds (objective)."""
+DRAWN = {case: f"{value:g}" for case, value in (instances.VARIANCES | instances.RADII).items()} | {"ball-half": "half"}
+"""What tells the instances of one size apart: the variance of the bounds, or the radius."""
 
 
 # --- Reading the results
@@ -136,18 +138,17 @@ def paper_table(name: str, data: dict[str, Any]) -> tuple[list[str], list[list[s
     printed = PRINTED[name]
     columns = ("ours", *printed["columns"])
     rows = []
+    sizes: dict[tuple[int, float], list[Cell]] = {}
     for cell in cells_of(data):
-        shown = [short(data, cell, solver) for solver in columns]
-        case = {"ball": "0.2", "ball-half": "half"}.get(cell.case)
-        label = [f"{cell.states}", f"{cell.branching:g}", *([case] if case else [])]
-        rows.append([*label, *shown])
-        if cell.case != "ball-half" and (cell.states, cell.branching) in printed:
-            rows.append(["", "", *([""] if case else []), "(p)", *printed[cell.states, cell.branching]])
-    head = ["S", "f_b", *(["eps"] if name == "table2" else [])]
-    return [
-        *head,
-        *(NAMES[solver].removesuffix(" as printed") for solver in columns),
-    ], rows
+        sizes.setdefault((cell.states, cell.branching), []).append(cell)
+    for size in sorted(sizes):
+        for cell in sorted(sizes[size], key=lambda cell: cell.case):
+            shown = [short(data, cell, solver) for solver in columns]
+            rows.append([f"{cell.states}", f"{cell.branching:g}", DRAWN[cell.case], *shown])
+        if size in printed:
+            rows.append(["", "", "", "(p)", *printed[size]])
+    head = ["S", "f_b", "var" if name == "table1" else "eps"]
+    return [*head, *(NAMES[solver].removesuffix(" as printed") for solver in columns)], rows
 
 
 def short(data: dict[str, Any], cell: Cell, solver: str) -> str:

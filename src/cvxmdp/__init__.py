@@ -30,6 +30,7 @@ from cvxmdp.engines.dual import Dual
 from cvxmdp.engines.interior import Interior
 from cvxmdp.engines.mixing import Mixing
 from cvxmdp.engines.newton import Newton
+from cvxmdp.engines.path import Path
 from cvxmdp.engines.splitting import Splitting
 from cvxmdp.io.model import load
 from cvxmdp.io.solution import load_solution
@@ -66,6 +67,7 @@ __all__ = [
     "NegativeEntropy",
     "Newton",
     "NormBall",
+    "Path",
     "Policy",
     "Problem",
     "Progress",

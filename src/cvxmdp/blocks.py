@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvxmdp.barriers import Barrier, View
 from cvxmdp.mdp import Array
 
 
@@ -91,6 +92,26 @@ class Block(ABC):
     @property
     def allowed(self) -> npt.NDArray[np.bool_] | None:
         """Which pairs may be visited at all; None where the function is finite near every occupancy."""
+        return None
+
+    def forbidden(self) -> npt.NDArray[np.bool_] | None:
+        """Return which pairs must not be visited, as far as that is plain; None where there are none."""
+        return None if self.allowed is None else ~self.allowed
+
+    def room(self) -> float:
+        """Return how rare visits have to be so that the block cannot notice them."""
+        return 1.0
+
+    def lead(self, d: Array) -> Array | None:
+        """Return a cost whose cheapest policies lead towards the block; None where an occupancy is not far from it."""
+        return None
+
+    def shrink(self, view: View) -> Array | None:
+        """Return factors for each pair that bring an occupancy inside, where it is plain how; None where it is not."""
+        return None
+
+    def barrier(self, view: View, unit: float) -> Barrier | None:
+        """Return what path following needs, the cost counted in a unit; None where the block has no barrier."""
         return None
 
 

@@ -135,7 +135,9 @@ def solve(
     ] = None,
     discount: Annotated[float | None, typer.Option(help="Replace the model's discount.", show_default=False)] = None,
     tolerance: Annotated[float, typer.Option(help="Relative tolerance of the proof.")] = 1e-6,
-    method: Annotated[str, typer.Option(help="auto, splitting, mixing, or as-in-paper.")] = "auto",
+    method: Annotated[
+        str, typer.Option(help="auto, path, mixing, splitting, interior, dual, newton, conic, or as-in-paper.")
+    ] = "auto",
     time_limit: Annotated[float | None, typer.Option(help="Seconds.", show_default=False)] = None,
     when_infeasible: Annotated[
         str, typer.Option(help="Which policy where none obeys: nearest, relative or priority.")
@@ -213,7 +215,7 @@ def paper(
 ) -> None:
     """Repeat an experiment of the paper, in a clone of the project with its extra "bench" installed.
 
-    The tables take about an hour each and go on where they were stopped. Nothing else should run meanwhile.
+    The tables take hours and go on where they were stopped. Nothing else should run meanwhile.
     """
     folder = next((up / "benchmarks" for up in (Path.cwd(), *Path.cwd().parents) if _is_clone(up)), None)
     if folder is None:

@@ -83,7 +83,7 @@ class Problem:
         tolerance : float
             Relative and free of units: ``gap <= tolerance * |c|'d``, to which convex terms add their size, and each
             violation at most ``tolerance`` of its limit.
-        method : {"auto", "splitting", "mixing", "interior", "dual", "newton"}, or one of their classes with settings
+        method : {"auto", "path", "mixing", "splitting", "interior", "dual", "newton", "conic"}, or one of their classes
             The engine.  "auto" chooses, see :func:`cvxmdp.engines.choose.choose_engines`.
         time_limit : float, optional
             Seconds after which the best policy so far is returned.

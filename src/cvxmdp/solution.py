@@ -22,13 +22,13 @@ class Stats:
     Attributes
     ----------
     method : str
-        A sentence: what was run, and why.
+        What was run: each engine with its own steps, in their order.
     iterations : int
         Passes of the method.
     sweeps : int
         Passes over the transitions: products with P or its transpose.
     seconds : dict of str to float
-        Wall-clock time by phase, and in total.
+        Wall-clock time by phase and engine, and in total.
     history : tuple of Progress
         Where the solve stood whenever it was judged.
     """

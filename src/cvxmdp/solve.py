@@ -86,6 +86,8 @@ class Solve:
     def _stated(self, judge: Judge, status: Status, sentence: str, compromise: str, found: Explanation) -> Solution:
         """Measure the policy and state what is proven."""
         chosen = judge.measured(self._chosen(judge, status))
+        if status is Status.OPTIMAL:
+            chosen = judge.cleaned(chosen)
         self.seconds["total"] = time.perf_counter() - self.started
         stats = Stats(sentence, judge.iterations, self.sweeps, self.seconds, tuple(judge.history))
         if status is Status.INFEASIBLE and judge.refutation is not None:
@@ -113,7 +115,8 @@ class Solve:
                 status, sentence = _presolve(judge)
             presolved = time.perf_counter()
             if status is None:
-                status, sentence = _engage(judge, engines, problem, warm_start)
+                booked = self.seconds if problem is self.problem else {}
+                status, sentence = _engage(judge, engines, problem, warm_start, booked)
         except KeyboardInterrupt:
             if problem is not self.problem:
                 raise
@@ -126,7 +129,7 @@ class Solve:
         if status is Status.ITERATION_LIMIT and max_iterations is None:
             status = Status.UNDECIDED  # nobody set a limit: the engines gave up
         if problem is self.problem:
-            self.seconds |= {"presolve": presolved - started, engines[0].name: time.perf_counter() - presolved}
+            self.seconds["presolve"] = presolved - started
             if judge.refuted is not None:
                 self.seconds["verdict"] = judge.refuted
         self.sweeps += dynamics.passes - passes
@@ -304,9 +307,9 @@ def _wind_up(judge: Judge, dynamics: Dynamics) -> None:
 
 
 def _engage(
-    judge: Judge, engines: Sequence[Engine], problem: Problem, warm_start: Solution | None
+    judge: Judge, engines: Sequence[Engine], problem: Problem, warm_start: Solution | None, seconds: dict[str, float]
 ) -> tuple[Status, str]:
-    """Run the engines until one has a verdict, unless the limits contradict each other."""
+    """Run the engines until one has a verdict, unless the limits contradict each other; book their seconds."""
     contradiction = judge.blocks.contradiction()
     if contradiction is not None and judge.contradict(contradiction):
         return Status.INFEASIBLE, _blame(problem.constraints, contradiction)
@@ -315,24 +318,32 @@ def _engage(
     rounds = [(engine, PATIENCE) for engine in engines[:-1]] + [(engines[-1], most)]
     if len(engines) > 1 and judge.c.size <= SECOND_PAIRS:
         rounds += [(engine, SECOND) for engine in engines[:-1] if isinstance(engine, Newton)]
+    said: list[str] = []
     for k, (engine, patience) in enumerate(rounds):
         if k >= len(engines) and judge.refutation is not None:
             break
         judge.max_iterations = min(most, judge.iterations + patience)
+        judge.begun, began = judge.iterations, time.perf_counter()
         # An engine may run away on a hard problem; nothing it proposes is believed, and a user need not hear of it.
         quiet = np.errstate(over="ignore", divide="ignore", invalid="ignore")
         try:
-            with one_blas_thread(judge.dynamics.compiled and not engine.factors), quiet:
+            small = judge.dynamics.num_states < engine.threads_from
+            with one_blas_thread(judge.dynamics.compiled and small), quiet:
                 status, sentence = engine.run(judge, start)
         except (ArithmeticError, np.linalg.LinAlgError):  # numbers beyond what it can handle: the next one goes on
             status, sentence = None, f"{engine.name} broke down on numbers of very different sizes"
+        except (MemoryError, RuntimeError):  # a factor was larger than predicted, which SciPy says in both ways
+            status, sentence = None, f"{engine.name} gave up on a factor"
+        finally:
+            seconds[engine.name] = seconds.get(engine.name, 0.0) + time.perf_counter() - began
+        said.append(sentence)
         judge.max_iterations = most
         near = judge.near or not judge.wants_nearest or isinstance(engine, Conic)
         if status is not None and status is not Status.ITERATION_LIMIT and (status is not Status.INFEASIBLE or near):
             break
         if judge.limit() is not None:
             break
-    return status or judge.verdict() or Status.ITERATION_LIMIT, sentence
+    return status or judge.verdict() or Status.ITERATION_LIMIT, ", then ".join(said)
 
 
 def _start(warm_start: Solution | None, blocks: Blocks) -> tuple[Array, list[Array]] | None:

@@ -69,11 +69,11 @@ def test_the_referee_agrees_with_the_definitions(case):
     assert found["scale"] == pytest.approx(np.abs(instance.c) @ true, abs=1e-12)
     assert found["open_flow"] < 1e-12
     limit, some, expected = instance.limit, true[true > 0], []
-    if case in ("linear", "caps", "grid", "panels"):
+    if case in ("linear", "linear-fit", "caps", "grid", "panels"):
         E = limit.E.toarray() if sp.issparse(limit.E) else limit.E
         for row, b in zip(E, limit.b, strict=True):
             expected.append(max(row @ true - b, 0) / max(abs(b), np.abs(row) @ true))
-    elif case in ("ball", "ball-half"):
+    elif case in ("ball", "ball-fit", "ball-half"):
         expected = [max(np.sqrt(np.sum((true - limit.center) ** 2)) - limit.radius, 0) / limit.radius]
     elif case == "entropy":
         expected = [max(limit.at_least + np.sum(some * np.log(some)), 0) / limit.at_least]

@@ -28,7 +28,7 @@ def command(monkeypatch, capsys, *arguments):
     return ended.value.code or 0, out, err
 
 
-@pytest.mark.parametrize(("table", "cells"), [("table1", 2), ("table2", 4)])
+@pytest.mark.parametrize(("table", "cells"), [("table1", 4), ("table2", 6)])
 def test_a_table_of_the_paper(table, cells, tmp_path, monkeypatch, capsys):
     code, text, _ = command(monkeypatch, capsys, "paper", table, "--quick", "--out", tmp_path)
     assert code == 0
@@ -150,10 +150,36 @@ def test_a_table_says_what_ended_without_an_answer():
         run | {"solver": "pdm", "seed": 2, "outcome": "not run", "said": "time limit at linear, S = 100, seed 1"},
     ]
     columns, rows = pages.paper_table("table1", {"runs": runs})
-    assert columns == ["S", "f_b", "cvxmdp", "OS-CMDP", "Gurobi", "PDM"]
+    assert columns == ["S", "f_b", "var", "cvxmdp", "OS-CMDP", "Gurobi", "PDM"]
     expected = ["1.00 (-1.00)", "0.50 (-0.98)+, 1 of 2", "no licence for this size", "time limit; time limit before"]
-    assert rows[0] == ["100", "0.05", *expected]
-    assert rows[1][2:] == ["(p)", "0.48 (-1.06)", "0.05 (-1.12)", "0.89 (-1.11)"]
+    assert rows[0] == ["100", "0.05", "1", *expected]
+    assert rows[1][3:] == ["(p)", "0.48 (-1.06)", "0.05 (-1.12)", "0.89 (-1.11)"]
     assert pages.distances({"runs": runs}, pages.cells_of({"runs": runs})[0], "ours-as-in-paper") == pytest.approx(
         [0.02]
     )
+
+
+def test_the_fitted_instances_are_the_printed_ones_with_other_bounds_and_another_radius():
+    printed, fitted = (instances.make(case, 30, 0.2, 7) for case in ("linear", "linear-fit"))
+    np.testing.assert_array_equal(printed.limit.E, fitted.limit.E)
+    np.testing.assert_array_equal(printed.c, fitted.c)
+    # Of the variance 0.1, so the root of 0.1 times as far from the mean.
+    np.testing.assert_allclose(fitted.limit.b + 0.2, np.sqrt(0.1) * (printed.limit.b + 0.2), atol=1e-15)
+    printed, fitted = (instances.make(case, 30, 0.2, 7) for case in ("ball", "ball-fit"))
+    np.testing.assert_array_equal(printed.limit.center, fitted.limit.center)
+    assert (printed.limit.radius, fitted.limit.radius) == (0.2, 0.02)
+
+
+def test_the_instances_of_a_size_stand_together_above_the_printed_figures_however_they_were_measured():
+    def run(case, states):
+        answer = {"outcome": "answer", "seconds": 0.5, "objective": -1.0, "violation": 0.0, "scale": 1.0, "said": ""}
+        return answer | {"case": case, "states": states, "branching": 0.05, "solver": "ours", "seed": 1}
+
+    # The fitted ones may have been added to results that were there.
+    cells = [("ball", 100), ("ball-half", 100), ("ball", 1000), ("ball-fit", 100), ("ball-fit", 1000)]
+    columns, rows = pages.paper_table("table2", {"runs": [run(*cell) for cell in cells]})
+    assert columns[:4] == ["S", "f_b", "eps", "cvxmdp"]
+    assert [row[0] or row[3] for row in rows] == ["100", "100", "100", "(p)", "1000", "1000", "(p)"]
+    assert [row[2] for row in rows] == ["0.2", "0.02", "half", "", "0.2", "0.02", ""]
+    rows = pages.paper_table("table1", {"runs": [run("linear", 100), run("linear-fit", 100)]})[1]
+    assert [row[2] for row in rows] == ["1", "0.1", ""]

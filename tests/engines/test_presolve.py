@@ -211,12 +211,12 @@ def test_zero_costs_are_solved_by_any_policy_that_obeys():
 @pytest.mark.parametrize(
     ("states", "rows", "expected"),
     [
-        (10, 20, ["mixing", "conic"]),
-        (10, 21, ["interior", "conic"]),
-        (90, 30, ["mixing", "interior", "conic"]),
-        (89, 30, ["interior", "conic"]),
-        (300, 100, ["mixing", "interior", "conic"]),
-        (400, 101, ["interior", "conic"]),
+        (10, 20, ["mixing", "path", "conic"]),
+        (10, 21, ["interior", "path", "conic"]),
+        (90, 30, ["mixing", "path", "interior", "conic"]),
+        (89, 30, ["path", "interior", "conic"]),
+        (300, 100, ["mixing", "path", "interior", "conic"]),
+        (400, 101, ["path", "interior", "conic"]),
     ],
 )
 def test_the_engine_follows_rows_and_states(states, rows, expected):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvxmdp.barriers import Barrier, Box, Curve, Powers, Quadratic, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated, masked
 from cvxmdp.constraints.base import (
     FLOOR,
@@ -256,6 +257,23 @@ class NormBall(Constraint, Ranked):
 
     def said(self, amount: float = 0.0) -> str:
         return f"within {self.radius + amount:.6g} of its center"
+
+    def room(self) -> float:
+        return min(1.0, self.radius) or 1.0
+
+    def barrier(self, view: View, unit: float) -> Barrier | None:
+        if self.radius == 0:  # nothing lies inside
+            return None
+        center, p = view.take(self.center), self.norm.p
+        if p == 2:
+            w = 1.0 if self.norm.weights is None else view.take(self.norm.weights)
+            curve = Curve(view, Quadratic(center, w, self.radius))
+            return Barrier([curve], lambda unit, price, lack: view.fill(unit * curve.force))
+        if np.isinf(p):
+            box = Box(view, center + self.radius, center - self.radius)
+            return Barrier([box], lambda unit, price, lack: view.fill(unit * box.net()))
+        powers = Powers(view, center, p, self.radius)
+        return Barrier([powers], lambda unit, price, lack: view.fill(unit * powers.force))
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
         offset = point - self.center

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from cvxmdp.barriers import Barrier, Box, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated, masked
 from cvxmdp.constraints.base import FLOOR, Ranked, check_point, limits, numbers, ranked, support_of_box, unit
+from cvxmdp.constraints.linear import SPARED
 from cvxmdp.mdp import MDP, Array
 
 
@@ -128,6 +131,27 @@ class Bounds(Constraint, Ranked):
 
     def said(self, amount: float = 0.0) -> str:
         return f"each wider by {amount:.6g}" if amount else "limits on each pair"
+
+    def forbidden(self) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.upper == 0)
+
+    def room(self) -> float:
+        limits = np.concatenate([self.upper, self.lower])
+        return float(np.min(limits[np.isfinite(limits) & (limits > 0)], initial=1.0))
+
+    def shrink(self, view: View) -> Array:
+        change = np.minimum(1.0, SPARED * view.take(self.upper) / view.d)
+        return np.asarray(np.maximum(change, view.take(self.lower) / SPARED / view.d))
+
+    def barrier(self, view: View, unit: float) -> Barrier:
+        box = Box(view, view.take(self.upper), view.take(self.lower))
+
+        def dual(unit: float, price: float, lack: Array) -> Array:
+            out = view.fill(unit * box.net())
+            out[self.upper == 0] = price
+            return out
+
+        return Barrier([box], dual)
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
         return Response(masked(point != projected))

@@ -9,6 +9,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import rel_entr
 
+from cvxmdp import barriers
+from cvxmdp.barriers import Barrier, Curve, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated
 from cvxmdp.constraints.base import EPS, FLOOR, Ranked, check_point, number, occupancy_of, ranked, scalar, unbound, unit
 from cvxmdp.constraints.root import positive_root
@@ -16,6 +18,12 @@ from cvxmdp.mdp import MDP, Array
 
 LARGE, STRIDE = 10_000, 31
 """The multiplier of a large point is first sought on every 31st entry: a prime, so that every action is met."""
+
+
+FAR = 0.03
+"""Path following begins with further policies where an entropy is missed by more than this share."""
+UNREACHED = 1e-15
+"""What pairs that no policy reaches count as in a subgradient, relative to their reference."""
 
 
 class Entropic:
@@ -62,6 +70,26 @@ class Entropic:
             logs = np.abs(np.log(self.reference[self.reference > 0]))
             total += spread.rest * float(np.log(self.reference.size / min(spread.rest, 0.5)) + np.max(logs) + 1)
         return total
+
+    def smooth(self, view: View, bound: float, unit: float) -> barriers.Entropic:
+        """Return F as path following sees it; a reference of visits is even."""
+        reference = view.take(self.reference) if self.owner is None else np.ones(view.num_states)
+        return barriers.Entropic(view, reference, bound, unit, self.owner is not None)
+
+    def subgradient(self, view: View, weight: float, slope: Array, price: float, lack: Array) -> Array:
+        """Return ``weight`` times the slope over all entries, and what pairs lack of a reduced cost of zero.
+
+        Entries that are not reached count as next to nothing.
+        """
+        out = np.full(self.reference.size, weight * (np.log(UNREACHED) + 1.0))
+        if self.owner is None:
+            out[self.reference == 0] = price
+            out[slice(None) if view.kept is None else view.kept] = weight * slope + lack
+        else:
+            most = np.zeros(view.num_states)
+            np.maximum.at(most, view.owner, lack)
+            out[view.states] = weight * slope + most
+        return out
 
     @property
     def allowed(self) -> npt.NDArray[np.bool_]:
@@ -215,6 +243,29 @@ class EntropicLimit(Constraint):
         # An entropy is limited from below, a relative entropy from above.
         side = "at least" if self.sign > 0 else "at most"
         return f"{side} {-self.sign * (self.bound + amount) + 0.0:.6g} nats"
+
+    def room(self) -> float:
+        return min(1.0, abs(self.bound)) or 1.0
+
+    def lead(self, d: Array) -> Array | None:
+        x = self.function.entries(d)
+        if self.sign < 0 or self.function.value(x) <= self.bound + FAR * abs(self.bound):
+            return None
+        logs = np.log(np.maximum(x, np.finfo(np.float64).tiny))
+        return logs if self.function.owner is None else logs[self.function.owner]
+
+    def barrier(self, view: View, unit: float) -> Barrier | None:
+        if self.sign < 0 and self.bound == 0:  # a single point
+            return None
+        size = abs(self.bound) or 1.0
+        function = self.function.smooth(view, self.bound, size)
+        curve = Curve(view, function)
+
+        def dual(unit: float, price: float, lack: Array) -> Array:
+            m = unit * curve.m / size
+            return np.append(self.function.subgradient(view, m, size * function.slope, price, lack), m)
+
+        return Barrier([curve], dual)
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
         x = self.function.entries(point)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from cvxmdp.barriers import Barrier, Caps, Part, Rows, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated
 from cvxmdp.constraints.base import (
     EPS,
@@ -35,6 +36,10 @@ QR_ROWS = 400
 INDEPENDENT = 1e-6
 """Least eigenvalue of the Gram matrix of normalized rows from which they count as independent."""
 HILDRETH_ROUNDS = 500
+MOST_COLUMNS = 400
+"""Rows over many pairs that path following takes: each costs a solve with the factor in every step."""
+SPARED = 0.9
+"""How far inside limits on visits path following begins."""
 
 
 class Linear(Constraint, Ranked):
@@ -236,8 +241,8 @@ class Linear(Constraint, Ranked):
 
     def contradiction(self) -> Array | None:
         """Return multipliers that prove the limits contradict each other (``E'm = 0``, negative support), or None."""
-        if self._independent():
-            return None
+        if self._independent() or (self._no_zero_row and self.rows.shape[0] > QR_ROWS):
+            return None  # among so many rows engines find it sooner
         from scipy.optimize import linprog  # here, since it doubles the time of importing the library
 
         F, up, low = self.factor, self._high, self._low
@@ -367,6 +372,86 @@ class Linear(Constraint, Ranked):
         if np.isfinite(low) and np.isfinite(high):
             return f"between {low:.6g} and {high:.6g}"
         return f"at most {high:.6g}" if np.isfinite(high) else f"at least {low:.6g}"
+
+    @cached_property
+    def _never(self) -> npt.NDArray[np.bool_]:
+        """Which rows forbid all their pairs: no entry is negative, and the limit is zero."""
+        least = np.asarray(_dense(self.rows.min(axis=1))).ravel()
+        return np.asarray((self.upper == 0) & (least >= 0))
+
+    def forbidden(self) -> npt.NDArray[np.bool_] | None:
+        if not np.any(self._never):
+            return None
+        rows = self.rows[self._never]
+        return np.asarray(np.asarray(rows.sum(axis=0)).ravel() > 0)
+
+    def room(self) -> float:
+        largest = np.asarray(_dense(self.sizes.max(axis=1))).ravel()
+        limits = np.concatenate([self.upper, self.lower])
+        sizes = np.tile(largest, 2)
+        some = np.isfinite(limits) & (limits != 0) & (sizes > 0)
+        return float(np.min(np.abs(limits[some]) / sizes[some], initial=1.0))
+
+    def _of_states(self, view: View) -> tuple[npt.NDArray[np.int64], Array]:
+        """Return for each row the state whose visits it limits, or -1, and the factor of the visits."""
+        n = self.upper.size
+        states, factors = np.full(n, -1), np.ones(n)
+        if not sp.issparse(self.rows):
+            return states, factors
+        E = sp.csr_array(self.rows)[:, view.kept] if view.kept is not None else self.rows
+        counts, num_pairs = np.diff(E.indptr), np.bincount(view.owner, minlength=view.num_states)
+        some = np.flatnonzero(counts)
+        starts, owners = E.indptr[:-1][some], view.owner[E.indices]
+        low, high = np.minimum.reduceat(owners, starts), np.maximum.reduceat(owners, starts)
+        least, most = np.minimum.reduceat(E.data, starts), np.maximum.reduceat(E.data, starts)
+        plain = (low == high) & (least == most) & (least > 0) & (counts[some] == num_pairs[low])
+        states[some[plain]], factors[some[plain]] = low[plain], least[plain]
+        return states, factors
+
+    def shrink(self, view: View) -> Array | None:
+        states, factors = self._of_states(view)
+        rows = np.flatnonzero(states >= 0)
+        if not rows.size:
+            return None
+        visits, change = view.per_state(view.d), np.ones(view.num_states)
+        own = visits[states[rows]]
+        np.minimum.at(change, states[rows], SPARED * self.upper[rows] / factors[rows] / own)
+        np.maximum.at(change, states[rows], self.lower[rows] / SPARED / factors[rows] / own)
+        change[change <= 0] = 1.0
+        return change[view.owner]
+
+    def barrier(self, view: View, unit: float) -> Barrier | None:
+        upper, lower = self.binding()
+        limited = (np.isfinite(upper) | np.isfinite(lower)) & ~self._never
+        if view.kept is not None:  # rows of pairs that are all left out, such as visits of states that are not reached
+            empty = np.asarray(_dense(abs(self.rows[:, view.kept]).sum(axis=1))).ravel() == 0
+            limited &= ~(empty & (lower <= 0) & (upper >= 0))
+        states, factors = self._of_states(view)
+        of_states, others = (np.flatnonzero(limited & (states >= 0)), np.flatnonzero(limited & (states < 0)))
+        if others.size > MOST_COLUMNS:
+            return None
+        parts: list[Part] = []
+        caps = rows = None
+        if of_states.size:
+            scale = factors[of_states]
+            caps = Caps(view, states[of_states], upper[of_states] / scale, lower[of_states] / scale)
+            parts.append(caps)
+        if others.size:
+            rows = Rows(view, view.take(_dense(self.rows[others])), upper[others], lower[others])
+            parts.append(rows)
+
+        def dual(unit: float, price: float, lack: Array) -> Array:
+            out = np.zeros(self.upper.size)
+            if caps is not None:
+                out[of_states] = unit * caps.net() / factors[of_states]
+            if rows is not None:
+                out[others] = unit * rows.net()
+            for i in np.flatnonzero(self._never):
+                row = _dense(self.rows[[int(i)]]).ravel()
+                out[i] = price / float(np.min(row[row > 0], initial=np.inf))
+            return out
+
+        return Barrier(parts, dual)
 
     def label(self, row: int) -> str:
         """Say which row is meant."""

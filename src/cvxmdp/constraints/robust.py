@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvxmdp.barriers import Barrier, Cone, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated
 from cvxmdp.constraints.base import EPS, FLOOR, Ranked, check_point, number, numbers, ranked, unit
 from cvxmdp.constraints.linear import Linear
@@ -17,6 +18,8 @@ CLEAR = 1e-8
 """By how much, relatively, a multiplier is kept above the root ``sqrt(y'Qy)``, of which half the digits may cancel."""
 
 
+MOST_AXES = 400
+"""Axes of a turned ellipsoid that path following takes: each costs a solve with the factor in every step."""
 ROUNDED = 8 * EPS / float(np.finfo(np.longdouble).eps)
 """What rounding does to entries in double precision, in units of what it does in extended precision."""
 
@@ -392,6 +395,27 @@ class EllipsoidBudget(Constraint):
         share, bent, pull = self._bend(d, k)
         slope = self._c + pull
         return share * slope + bent * float(bent @ slope), slope
+
+    def room(self) -> float:
+        largest = float(np.max(np.abs(self.cost))) + float(np.sqrt(np.max(self.errors.axes)))
+        return min(1.0, abs(self.at_most) / largest) or 1.0 if largest > 0 else 1.0
+
+    def barrier(self, view: View, unit: float) -> Barrier | None:
+        errors = self.errors
+        if errors.basis is None:
+            Q = view.take(errors.axes)
+        else:
+            some = errors.axes > 0
+            if np.count_nonzero(some) > MOST_AXES:
+                return None
+            Q = view.take((errors.basis[:, some] * np.sqrt(errors.axes[some])).T).T
+        cone = Cone(view, 0.0, Q, (view.take(self.cost), self.at_most), 0.0)
+
+        def dual(unit: float, price: float, lack: Array) -> Array:
+            m, y = unit * cone.m[2] / cone.unit, unit * cone.m[1]
+            return np.append(m, view.fill(y * cone.ratio))
+
+        return Barrier([cone], dual)
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
         if self._inside(point):

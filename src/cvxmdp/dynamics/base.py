@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from cvxmdp.dynamics.normal import Pattern
 from cvxmdp.mdp import Array, Indices
 
 Mask = npt.NDArray[np.bool_]
@@ -34,6 +35,11 @@ class Dynamics(Protocol):
     """Whether products with P are compiled kernels with threads of their own, and not BLAS."""
     passes: int
     """Passes over P so far, counted in full products with P or its transpose."""
+
+    @property
+    def pattern(self) -> Pattern | None:
+        """The pattern of the normal equations, where every state is reached; else None."""
+        ...
 
     def sweep(self, c: Array, V: Array) -> tuple[Array, Indices]:
         """Bellman sweep: ``min over actions of c + gamma P V`` and the pair that attains it, for each state."""

@@ -80,8 +80,8 @@ def plan(num_states: int, num_pairs: int, nonzeros: int, evaluation: str, memory
     system        rule of ``evaluation="auto"``
     ============  ==============================================================================================
     policy        dense factor up to 400 states; else successive approximations, which need few steps on models that
-                  mix well; where they do not, a sparse factor while P has at most 16 entries a row and at most
-                  100 000 states, else Krylov methods
+                  mix well; where they do not, a factor while P has at most 16 entries a row and at most 100 000
+                  states, or at most 3000 states whose dense factor fits, else Krylov methods
     normal        sparse factor of ``M'M`` under the same rule for 20 000 states; else dense Cholesky while
                   ``8 S^2`` bytes, twice (matrix and factor), fit in half of the free memory and S <= 8000;
                   else conjugate gradients, which never form ``M'M``
@@ -109,7 +109,8 @@ def plan(num_states: int, num_pairs: int, nonzeros: int, evaluation: str, memory
             )
         return Plan("dense", "dense", "dense", "direct solvers were asked for; P is not thin, so factors are dense")
     small = num_states <= 400
-    policy = "dense" if small else "approximate" if thin and num_states <= 100_000 else "iterative"
+    direct = num_states <= 100_000 if thin else fits and num_states <= QUICK_STATES
+    policy = "dense" if small else "approximate" if direct else "iterative"
     if thin and not small and num_states <= 20_000:
         return Plan(
             policy, "sparse", "sparse", f"{per_row:.0f} entries a row: sparse factors have little fill", thin, True

@@ -48,7 +48,7 @@ class SparseDynamics(Tabular):
 
     def relax(self, c: Array, V: Array | None, tolerance: float, deadline: float) -> Array | None:
         if self._ordered is None:
-            return V
+            return super().relax(c, V, tolerance, deadline)
         ordered = copy.copy(self._ordered)  # other threads may be solving with this one
         if V is None:  # the first sweeps of a solve
             ordered.forget()
@@ -71,10 +71,15 @@ class SparseDynamics(Tabular):
         ordered = self._ordered
 
         def solve(rhs: Array) -> Array:
-            parts = [ordered.solve(pi, np.maximum(sign * rhs, 0.0), EXACT) for sign in (1.0, -1.0)]
-            if parts[0] is None or parts[1] is None:
-                return general(rhs)
-            return parts[0] - parts[1]
+            out = np.zeros_like(rhs)
+            for sign in (1.0, -1.0):
+                part = np.maximum(sign * rhs, 0.0)
+                if np.any(part):
+                    found = ordered.solve(pi, part, EXACT)
+                    if found is None:
+                        return general(rhs)
+                    out += sign * found
+            return out
 
         return solve
 

@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
+
 from cvxmdp.blocks import Constraint, Term
 from cvxmdp.constraints.ball import NormBall
 from cvxmdp.constraints.base import Custom
 from cvxmdp.constraints.linear import Linear
+from cvxmdp.dynamics.normal import seconds_a_factor
 from cvxmdp.engines.conic import Conic, conic
 from cvxmdp.engines.dual import Dual, curved
 from cvxmdp.engines.interior import Interior
 from cvxmdp.engines.mixing import Mixing
 from cvxmdp.engines.newton import Newton
+from cvxmdp.engines.path import Path
 from cvxmdp.engines.splitting import Splitting
 from cvxmdp.mdp import MDP
 from cvxmdp.objectives.base import CustomTerm
 
-Engine = Splitting | Mixing | Interior | Dual | Newton | Conic
+Engine = Splitting | Mixing | Interior | Dual | Newton | Conic | Path
 
 FEW_ROWS, MANY_ROWS, STATES_PER_ROW = 20, 100, 3
 """Mixing is the faster one up to 20 rows, and up to 100 in models that have so many states a row."""
@@ -30,6 +35,43 @@ CONIC_PAIRS = 50_000
 """Up to here a conic program is worth its time and memory."""
 NEWTON_STATES = 3000
 """Up to here a factor in every Newton step is worth its time and memory."""
+PATH_SECONDS = 100.0
+"""Most predicted seconds of path following."""
+PATH_STEPS, PATH_OVERHEAD = 15, 1e-3
+"""Steps of path following, and seconds that each takes besides its factor."""
+ROWS_SPEED = 3e10
+"""Multiplications a second of the dense factors for many rows, one of them a step."""
+CAUTION = 3.0
+"""On models that do not mix the method for many rows takes more steps than predicted."""
+EXACT_STATES = 2000
+"""Up to here the states that a state reaches are counted; beyond, no more than all its entries."""
+PATH_FIRST = 600
+"""Up to here path following is faster than mixing on local models (1.8 times, median of 50 problems of
+benchmarks/real_problems.py, seed 9); above, where few policies do, mixing is."""
+
+
+def _path_seconds(mdp: MDP, constraints: Sequence[Constraint]) -> float:
+    """Predict how long path following takes."""
+    first = np.searchsorted(mdp.state, np.arange(mdp.num_states + 1))
+    of_states = any(isinstance(c, Linear) and c.disjoint and c.upper.size > FEW_ROWS for c in constraints)
+    return PATH_STEPS * (seconds_a_factor(mdp.transitions, first, of_states) + PATH_OVERHEAD)
+
+
+def _local(mdp: MDP) -> bool:
+    """Whether states reach few others, so that the matrix over states is sparse; random models are not local."""
+    S, P = mdp.num_states, mdp.transitions
+    if not sp.issparse(P):
+        return False
+    first = np.searchsorted(mdp.state, np.arange(S + 1))
+    entries = np.diff(P.indptr).astype(np.float64)
+    if np.sum(np.maximum.reduceat(entries, first[:-1]) ** 2) > S**2:
+        return False
+    reached = np.add.reduceat(entries, first[:-1])
+    if np.sum(reached**2) > S**2 and S <= EXACT_STATES:
+        seen = np.zeros((S, S), dtype=bool)
+        seen[np.repeat(mdp.state, np.diff(P.indptr)), P.indices] = True
+        reached = seen.sum(axis=1)
+    return bool(np.sum(reached**2) <= S**2)
 
 
 def choose_engines(
@@ -42,16 +84,17 @@ def choose_engines(
     ==============================================================  =============================================
     mixing: a mixture of few deterministic policies is optimal      a cost under at most 20 linear rows, or 100 in
                                                                     models of three states a row or more
-    interior points: twenty or so Newton steps, whatever the rows   a cost under more linear rows, up to 6000 states
+    interior points: twenty or so Newton steps, whatever the rows   a cost under more linear rows in models that are
+                                                                    not local, up to 6000 states
     dual: Newton's method with one price beside the values          a cost under one Euclidean ball, entropy of
-                                                                    pairs or KL ball
-    splitting: the paper's method, which converges fast there       a cost under several Euclidean balls
-    Newton: any other mixture of sets and terms                     all else, up to 3000 states
-    splitting: it needs no more than projections                    all else, and own sets from 200 pairs on
+                                                                    pairs or KL ball in models that are not local
+    path following: some fifteen steps, a factor each               all else that has barriers, and few rows in
+                                                                    local models up to 600 states
+    Newton, or splitting: no more than projections are needed       own sets, and where factors are too large
     ==============================================================  =============================================
 
-    Up to 3000 states and 50 000 pairs a conic program follows where these crawl: on the border of what is possible,
-    where hardly any policy obeys or the limits are missed by a hair.  Sets that have no cones are left to Newton.
+    Where an engine gives up, the next goes on: path following after mixing and the dual, then Newton up to 3000 states
+    or splitting, and a conic program last, up to 3000 states and 50 000 pairs, for sets that have cones.
     """
     linear = not terms and all(isinstance(c, Linear) for c in constraints)
     one_curved = not terms and len(constraints) == 1 and curved(constraints[0]) is not None
@@ -64,14 +107,25 @@ def choose_engines(
     if method == "auto":
         rows = sum(c.upper.size for c in constraints if isinstance(c, Linear))
         interior: list[Engine] = [Interior()] if mdp.num_states <= INTERIOR_STATES else []
+        seconds = np.inf if own else _path_seconds(mdp, constraints)
+        path: list[Engine] = [Path()] if seconds <= PATH_SECONDS else []
+        local = bool(path) and _local(mdp)
         if linear and rows <= FEW_ROWS:
-            return [Mixing(), *last]
+            equal = any(np.any(c.upper == c.lower) for c in constraints if isinstance(c, Linear))
+            if local and (equal or mdp.num_states <= PATH_FIRST):
+                return [*path, Mixing(), *last]
+            return [Mixing(), *path, *last]
         if linear and rows <= min(MANY_ROWS, mdp.num_states // STATES_PER_ROW):
-            return [Mixing(), *interior, *last]
+            return [Mixing(), *path, *interior, *last]
         if linear and interior:
-            return [*interior, *(last or general)]
-        return [Dual(), *general] if one_curved else general
-    named: dict[Any, Engine] = {e.name: e for e in (Splitting(), Mixing(), Interior(), Dual(), Newton(), Conic())}
+            by_rows = PATH_STEPS * mdp.num_states**3 / ROWS_SPEED
+            both = [*path, *interior] if local or seconds <= CAUTION * by_rows else [*interior, *path]
+            return [*both, *(last or general)]
+        if one_curved and not local:
+            return [Dual(), *path, *general]
+        return [*path, *general]
+    engines: list[Engine] = [Splitting(), Mixing(), Interior(), Dual(), Newton(), Path(), Conic()]
+    named: dict[Any, Engine] = {engine.name: engine for engine in engines}
     if not isinstance(method, Engine) and method not in named:
         raise ValueError(
             f'method is {method!r}; it must be "auto", '

@@ -66,7 +66,7 @@ class Conic:
 
     name = "conic"
     most_passes = 20
-    factors = True
+    threads_from = 0
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status | None, str]:
         """Decide whether a policy obeys, then find the best or the nearest; no status where that stays open."""
@@ -79,7 +79,7 @@ class Conic:
             if judge.near and judge.seek == "policy" and judge.blocks.flat:
                 self._approach(judge, SHARE)
         status = Status.INFEASIBLE if judge.refutation is not None else judge.verdict()
-        return status, f"conic program, after {judge.iterations} passes"
+        return status, "conic program"
 
     def _decide(self, judge: Judge) -> None:
         """Relax all limits relatively by the least t."""

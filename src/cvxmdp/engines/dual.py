@@ -24,7 +24,8 @@ from cvxmdp.engines.judge import Judge
 from cvxmdp.mdp import Array
 from cvxmdp.status import Status
 
-MOST_STEPS = 80
+MOST_STEPS, MOST_PASSES = 80, 200
+"""Where the model mixes, 5 to 10 steps and some 40 passes over P do; elsewhere there is no end."""
 ARMIJO = 1e-4
 SHORTEST = 1e-6
 INNER_STEPS = 500
@@ -160,7 +161,7 @@ class Dual:
 
     name = "dual"
     most_passes = 1000
-    factors = False
+    threads_from = np.inf
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status | None, str]:
         """Climb until the judge is satisfied; no status where it goes on for ever, as when no policy obeys."""
@@ -170,7 +171,7 @@ class Dual:
         if start is not None:
             V, price = judge.prove(start[1]).V, limit.price_of(start[1][0])
         status = climb(judge, limit, V, price)
-        return status, f"Newton's method on the dual, {judge.iterations} steps"
+        return status, f"Newton's method on the dual, {judge.steps} steps"
 
 
 def climb(judge: Judge, limit: Ball | Entropic, V: Array, price: float | None) -> Status | None:
@@ -183,7 +184,10 @@ def climb(judge: Judge, limit: Ball | Entropic, V: Array, price: float | None) -
     if not (np.isfinite(mu) and mu > 0):  # every policy costs the same
         return None
     before, shift = 1.0, SHIFTS[1]
+    begun = dynamics.passes
     for _ in range(MOST_STEPS):
+        if dynamics.passes - begun > MOST_PASSES:
+            return None
         judge.iterations += 1
         lift, mu, at = settle(limit, q, mu)
         V, q = V + lift / (1 - dynamics.gamma), q - lift

@@ -1,11 +1,11 @@
-"""Compiled loops over pairs for the splitting: each reads its arrays once and makes none but the one it is for."""
+"""Compiled loops over pairs: each reads its arrays once and makes none but the one it is for."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import prange
 
-from cvxmdp.compiled import threaded
+from cvxmdp.compiled import njit, threaded
 
 FAST = {"reassoc", "contract", "nsz"}
 
@@ -83,3 +83,14 @@ def advance(change, length, a):
     """Turn the change into ``a + length change``."""
     for i in prange(a.size):
         change[i] = a[i] + length * change[i]
+
+
+@njit()
+def longest(x, change, other, share):
+    """Return the longest step along ``change + share other`` that leaves x positive; inf where there is none."""
+    least = 0.0
+    for i in range(x.size):
+        ratio = (change[i] + share * other[i]) / x[i]
+        if not ratio >= least:
+            least = ratio
+    return np.inf if least == 0.0 else -1.0 / least

@@ -71,14 +71,17 @@ class Interior:
 
     name = "interior"
     most_passes = MOST_STEPS
-    factors = True
+    threads_from = 0
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status | None, str]:
         """Step until the judge is satisfied; no status where steps lead nowhere, as when no policy obeys."""
         assert judge.blocks.linear is not None
+        if judge.refutation is not None:  # another engine has proven that no policy obeys
+            status = self._approach(judge, judge.blocks.linear) if judge.wants_nearest else Status.INFEASIBLE
+            return status, "interior point method for the nearest policy"
         point = Point(judge, judge.blocks.linear, judge.c)
         judge.pending = lambda: point.d
-        status: Status | None = None
+        status = None
         for _ in range(MOST_STEPS):
             judge.iterations += 1
             gap, excess = point.gap(), point.excess()
@@ -95,7 +98,7 @@ class Interior:
                 break
             if not point.step():
                 break
-        return status, f"interior point method, {judge.iterations} steps"
+        return status, f"interior point method, {judge.steps} steps"
 
     def _approach(self, judge: Judge, linear: Linear) -> Status | None:
         """Find the nearest policy and the cheapest of them (see nearest.py); no status where that did not succeed."""

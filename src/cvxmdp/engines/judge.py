@@ -32,6 +32,8 @@ SPARED = 1e-3
 """Share of what is wanted that is not claimed, so that others who count rounding otherwise find the claim true."""
 HAIR = 64 * EPS
 """Limits are numbers that were computed: that no policy obeys is not said of those exceeded by less of their size."""
+RARELY = (1e-3, 1e-6)
+"""Actions that are taken less often than so many times the most likely one may be left out."""
 CLOSED = 0.5
 """Share of the tolerance within which a gap needs no better bound."""
 
@@ -114,6 +116,8 @@ class Judge:
     """What bounds the cost of all policies that obey the constraints moved to the nearest policy."""
     history: list[Progress] = field(default_factory=list)
     iterations: int = 0
+    begun: int = 0
+    """Iterations before the engine that runs."""
     stopped: bool = False
     """The callback asked to stop."""
     refuted: float | None = None
@@ -185,6 +189,21 @@ class Judge:
         sizes = np.abs(self.c) if self._signed else self.c
         error = float(spread.of(sizes)) + sum(term.change(d, spread) for term in self.blocks.terms)
         return Candidate(candidate.policy, d, self._value(d), self._scale(d), violation, visits, error)
+
+    def cleaned(self, candidate: Candidate) -> Candidate:
+        """Return a proven policy without actions that are hardly ever taken, where it is as good as proven, too."""
+        pi, owner = candidate.policy.probabilities, self.dynamics.owner
+        most = np.maximum.reduceat(pi, self.dynamics.first[:-1])[owner]
+        for share in RARELY:
+            rare = (pi > 0) & (pi < share * most)
+            if not np.any(rare) or interrupts.requested():
+                break
+            tried = self.measured(self.candidate(np.where(rare, 0.0, candidate.d)))
+            assert self.bound is not None
+            gap = relative_gap(tried.value + tried.error - self.bound.value, tried.scale)
+            if tried.violation <= self.tolerance and gap <= self.tolerance:
+                return tried
+        return candidate
 
     @property
     def _fallback(self) -> Indices:
@@ -341,6 +360,11 @@ class Judge:
     def deadline(self) -> float:
         """When the time limit is reached, on the clock ``time.perf_counter``."""
         return self.started + self.time_limit
+
+    @property
+    def steps(self) -> int:
+        """Iterations of the engine that runs."""
+        return self.iterations - self.begun
 
     def elapsed(self) -> float:
         """Seconds since the solve began."""

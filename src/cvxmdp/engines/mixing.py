@@ -77,7 +77,7 @@ class Mixing:
 
     name = "mixing"
     most_passes = 2000
-    factors = False
+    threads_from = np.inf
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -99,7 +99,7 @@ class Mixing:
             first = judge.best if start is None else judge.candidate(start[0])
             status = self._refine(judge, mixture, first.policy.probabilities)
         if status not in (None, Status.INFEASIBLE):
-            return status, f"mixing: policies from prices, {judge.iterations} rounds"
+            return status, f"mixing: policies from prices, {judge.steps} rounds"
         if status is None:
             status = self._improve(judge, mixture)
         if status is Status.INFEASIBLE and judge.wants_nearest and not self._draw_near(judge, mixture):

@@ -68,7 +68,7 @@ class Newton:
 
     name = "newton"
     most_passes = 3000
-    factors = True
+    threads_from = 0
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -94,7 +94,7 @@ class Newton:
             status = self._approach(judge, d0)
         if status is None:
             status = self._settle(judge, step)
-        return status, f"proximal Newton method, {judge.iterations} Newton steps"
+        return status, f"proximal Newton method, {judge.steps} Newton steps"
 
     def _optimize(self, judge: Judge, start: Sequence[Piece], d: Array, step: float) -> Status | None:
         """Minimize until the gap is proven, a limit is reached, or it is proven that no policy obeys (None)."""

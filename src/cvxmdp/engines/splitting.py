@@ -148,7 +148,7 @@ class Splitting:
 
     name = "splitting"
     most_passes = 5000
-    factors = True
+    threads_from = 0
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status, str]:
         """Run from ``start`` (an occupancy and duals) until the judge is satisfied; return the status and why."""

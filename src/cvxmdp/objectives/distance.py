@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from cvxmdp.barriers import Barrier, Cone, Largest, Part, Powers, View
 from cvxmdp.blocks import Response, Spread, Stated, Term
 from cvxmdp.constraints.ball import Norm, exponent
 from cvxmdp.constraints.base import check_point, occupancy_of, scalar
@@ -77,6 +78,19 @@ class DistanceTerm(Term):
 
     def magnitude(self, dual: Array) -> tuple[Array, float]:
         return np.abs(dual), float(np.abs(dual) @ np.abs(self.center))
+
+    def barrier(self, view: View, unit: float) -> Barrier | None:
+        center, p, weight = view.take(self.center), self.norm.p, self.weight / unit
+        part: Part
+        if p == 2:
+            part = Cone(view, center, np.ones_like(center), None, weight)
+        elif p == 1:
+            part = Powers(view, center, 1.0, 1.0, weight)
+        elif np.isinf(p):
+            part = Largest(view, center, weight)
+        else:
+            return None
+        return Barrier([part], lambda unit, price, lack: view.fill(unit * part.force))
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
         offset = point - self.center

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvxmdp.barriers import Barrier, Smooth, View
 from cvxmdp.blocks import Response, Spread, Stated, Term
 from cvxmdp.constraints.base import check_point, occupancy_of, scalar
 from cvxmdp.constraints.entropy import Entropic, check_distribution, check_of, entropic
@@ -144,6 +145,23 @@ class EntropicTerm(Term):
         u, top = self.normal(dual)
         # The exponentials are as exact as their exponents.
         return np.abs(u), float(abs(top) * (3 + np.max(np.abs(dual)) / self.weight))
+
+    def forbidden(self) -> npt.NDArray[np.bool_] | None:
+        return None if self._allowed is None else ~self._allowed
+
+    def barrier(self, view: View, unit: float) -> Barrier:
+        everything = self.function
+        if self._allowed is not None:
+            reference = np.zeros(self._allowed.size)
+            reference[self._allowed] = self.function.reference
+            everything = Entropic(reference)
+        function = everything.smooth(view, 0.0, 1.0)
+        smooth = Smooth(function, self.weight / unit)
+
+        def dual(unit: float, price: float, lack: Array) -> Array:
+            return self._kept(everything.subgradient(view, self.weight, function.slope, price, lack))
+
+        return Barrier([smooth], dual)
 
     def response(self, point: Array, projected: Array, step: float) -> Response:
         x = self.function.entries(self._kept(point))

@@ -110,7 +110,7 @@ def _frontier(problem: Problem, left: float, right: float) -> tuple[list[float],
     least = problem.with_limits(others, x).solve(explain=False)
     for at in np.linspace(max(left, least.value * (1 + 1e-6)), right, POINTS):
         limit = Linear(x, at_most=at, name=first.name)
-        solution = problem.with_limits([limit, *others], y).solve(tolerance=1e-4, explain=False)
+        solution = problem.with_limits([limit, *others], y).solve(explain=False)
         if solution.status is Status.OPTIMAL:
             xs.append(float(at))
             ys.append(solution.value)
