@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import cvxmdp as cm
 from cvxmdp.dynamics import choose
 from cvxmdp.dynamics.choose import choose_dynamics
 from cvxmdp.dynamics.dense import DenseDynamics
@@ -320,6 +321,20 @@ def test_dense_factors_that_do_not_fit_are_avoided_when_the_choice_is_free():
 def test_the_free_choice_follows_size_and_density(states, entries_per_row, expected):
     found = plan(states, 4 * states, 4 * states * entries_per_row, "auto", memory=64 * GB)
     assert (found.policy, found.normal, found.visited) == expected
+
+
+def test_models_that_spread_are_not_factored():
+    """A sparse factor of a random model fills up, and its ordering keeps Ctrl-C from being heard for seconds."""
+    garnet = cm.worlds.garnet(states=4000, actions=3, branching=3 / 4000, seed=1)
+    found = garnet.dynamics().plan
+    assert (found.policy, found.normal, found.thin) == ("iterative", "dense", False)
+    grid = cm.worlds.gridworld(size=64)
+    assert grid.dynamics().plan.normal == "sparse"
+    # One state from which everything begins anew does not make a model spread.
+    P = grid.transitions.tolil()
+    P[:4] = 1 / grid.num_states
+    anew = cm.MDP.from_pairs(grid.state, grid.action, P.tocsr(), dict(grid.costs), grid.discount, grid.initial)
+    assert anew.dynamics().plan.normal == "sparse"
 
 
 def test_asking_for_one_way_gives_that_way():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.dynamics.base import Dynamics
-from cvxmdp.dynamics.linear import available_memory, plan
+from cvxmdp.dynamics.linear import available_memory, plan, spreads
 from cvxmdp.mdp import MDP
 
 DENSE_DENSITY = 0.2
@@ -36,7 +38,9 @@ def choose_dynamics(mdp: MDP, evaluation: str = "auto") -> Dynamics:
     size = mdp.num_pairs * mdp.num_states
     nonzeros = P.nnz if sp.issparse(P) else int(np.count_nonzero(P))
     memory = available_memory()
-    steps = plan(mdp.num_states, mdp.num_pairs, nonzeros, evaluation, memory)
+    first = np.searchsorted(mdp.state, np.arange(mdp.num_states + 1))
+    spread = partial(spreads, P, first, int(np.argmax(mdp.initial)))
+    steps = plan(mdp.num_states, mdp.num_pairs, nonzeros, evaluation, memory, spread)
     dense = size <= SMALL or (nonzeros >= DENSE_DENSITY * size and (not sp.issparse(P) or 8 * size <= memory // 2))
     if dense:
         from cvxmdp.dynamics.dense import DenseDynamics

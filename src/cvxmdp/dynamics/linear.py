@@ -15,9 +15,10 @@ import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
+from scipy.sparse.csgraph import breadth_first_order
 
 from cvxmdp import interrupts
-from cvxmdp.mdp import Array
+from cvxmdp.mdp import Array, Indices
 
 Solve = Callable[[Array], Array]
 
@@ -43,7 +44,14 @@ QUICK_STATES = 3000
 SHIFTS = (0.0, 1e-14, 1e-12, 1e-10)
 """Added to a diagonal, relatively, where rounding makes a matrix indefinite, as ``M'M`` at discounts next to one."""
 SPARSE_ROW = 16
-"""Up to this many entries a row, a sparse factor of a policy's matrix keeps its fill small."""
+"""Up to this many entries a row, a sparse factor of a policy's matrix keeps its fill small, unless the model spreads."""
+SPARSE_STATES = 100_000
+"""Up to here sparse factors are made where their fill is small."""
+HUB = 10.0
+"""A state that leads to so many times the mean number of others, as one where all begins anew, does not count."""
+WIDE = 0.1
+"""A model spreads where this share of all states has the same distance from one of them: 0.4 to 0.9 in random
+models of 4000 to 100 000 states, 0.001 to 0.05 in grids, queues and tandem queues."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ class Plan:
     visited: str
     reason: str
     thin: bool = False
-    """Whether P has so few entries a row that sparse factors keep their fill small."""
+    """Whether sparse factors keep their fill small: P has few entries a row and does not spread."""
     ordered: bool = False
     """Whether sweeps in the order of the value are tried first, see :mod:`cvxmdp.dynamics.ordered`."""
 
@@ -73,15 +81,43 @@ def available_memory() -> int:
     return 4 * 2**30
 
 
-def plan(num_states: int, num_pairs: int, nonzeros: int, evaluation: str, memory: int) -> Plan:
-    """Choose the solvers from sizes alone.
+def spreads(P: Any, first: Indices, start: int) -> bool:
+    """Whether few steps lead from a state to a large share of all others, so that sparse factors would fill up.
+
+    Of the states in the order of a breadth-first search, those between a state and the one it was found from are about
+    the ones at its distance.
+    """
+    P, S = sp.csr_array(P), first.size - 1
+    ends = P.indptr[first]
+    counts = np.diff(ends)
+    to = P.indices
+    if np.any(hubs := counts > HUB * counts.mean()):
+        to = to[np.repeat(~hubs, counts)]
+        ends = np.append(0, np.cumsum(np.where(hubs, 0, counts)))
+    graph = sp.csr_array((np.ones(to.size, dtype=np.int8), to, ends), shape=(S, S))
+    order, found_from = breadth_first_order(graph, start)
+    position = np.zeros(S, dtype=np.int64)
+    position[order] = np.arange(order.size)
+    width = np.max(position[order[1:]] - position[found_from[order[1:]]], initial=0)
+    return bool(width > WIDE * S)
+
+
+def plan(
+    num_states: int,
+    num_pairs: int,
+    nonzeros: int,
+    evaluation: str,
+    memory: int,
+    spread: Callable[[], bool] = lambda: False,
+) -> Plan:
+    """Choose the solvers from sizes, and from whether the model spreads.
 
     ============  ==============================================================================================
     system        rule of ``evaluation="auto"``
     ============  ==============================================================================================
     policy        dense factor up to 400 states; else successive approximations, which need few steps on models that
-                  mix well; where they do not, a factor while P has at most 16 entries a row and at most 100 000
-                  states, or at most 3000 states whose dense factor fits, else Krylov methods
+                  mix well; where they do not, a factor while P has at most 16 entries a row, at most 100 000 states
+                  and does not spread, or at most 3000 states whose dense factor fits, else Krylov methods
     normal        sparse factor of ``M'M`` under the same rule for 20 000 states; else dense Cholesky while
                   ``8 S^2`` bytes, twice (matrix and factor), fit in half of the free memory and S <= 8000;
                   else conjugate gradients, which never form ``M'M``
@@ -109,16 +145,17 @@ def plan(num_states: int, num_pairs: int, nonzeros: int, evaluation: str, memory
             )
         return Plan("dense", "dense", "dense", "direct solvers were asked for; P is not thin, so factors are dense")
     small = num_states <= 400
-    direct = num_states <= 100_000 if thin else fits and num_states <= QUICK_STATES
+    sparse = thin and num_states <= SPARSE_STATES and (num_states <= QUICK_STATES or not spread())
+    direct = sparse or (fits and num_states <= QUICK_STATES)
     policy = "dense" if small else "approximate" if direct else "iterative"
-    if thin and not small and num_states <= 20_000:
+    if sparse and not small and num_states <= 20_000:
         return Plan(
-            policy, "sparse", "sparse", f"{per_row:.0f} entries a row: sparse factors have little fill", thin, True
+            policy, "sparse", "sparse", f"{per_row:.0f} entries a row: sparse factors have little fill", True, True
         )
     normal = "dense" if fits and num_states <= 8000 else "iterative"
     visited = "dense" if fits and num_states <= VISITED_STATES else "iterative"
     reason = f"{num_states} states, {per_row:.0f} entries a row: {normal} regularized solves"
-    return Plan(policy, normal, visited, reason, thin, thin and not small)
+    return Plan(policy, normal, visited, reason, sparse, thin and not small)
 
 
 def sparse_factor(matrix: Any) -> Any:

@@ -15,6 +15,7 @@ from cvxmdp.dynamics.base import Mask
 from cvxmdp.dynamics.linear import (
     KRYLOV_TOLERANCE,
     NORMAL_STATES,
+    SPARSE_STATES,
     Plan,
     Solve,
     StartedSolve,
@@ -32,8 +33,9 @@ lakes one or two policies are left to evaluate instead of 7 to 18."""
 NORMAL_STEPS = 2000
 SPARSE_SHARE = 0.03
 """Up to this share of entries the factor of a policy's matrix is sparse."""
-SPARSE_STATES, DENSE_STATES = 100_000, 3000
-"""Up to here a policy's matrix is factored where nothing else finds its rare visits: in about a second or two."""
+DENSE_STATES = 3000
+"""Up to here a policy's matrix is factored where nothing else finds its rare visits, or up to ``SPARSE_STATES`` where
+the factor is sparse: in about a second or two."""
 VISITED_TOLERANCE = 1e-2
 VISITED_STEPS = 300
 
