@@ -46,13 +46,14 @@ projections: .venv/.all  ## the speed of projections: docs/projections.md
 sets: .venv/.all  ## the pictures and tables of docs/sets.md
 	$(BIN)/python docs/make_sets.py
 
-# Installed again only when pyproject.toml changes; the package itself is editable.
-.venv/.demo: pyproject.toml
+# Installed again only when pyproject.toml or what is compiled changes; the package itself is editable.
+COMPILED := pyproject.toml hatch_build.py $(wildcard src/native/*)
+.venv/.demo: $(COMPILED)
 	$(PYTHON) -m venv .venv
 	$(INSTALL) '.[plot]'
 	touch $@
 
-.venv/.all: pyproject.toml
+.venv/.all: $(COMPILED)
 	$(PYTHON) -m venv .venv
 	$(INSTALL) '.[plot,test,bench]'
 	touch $@

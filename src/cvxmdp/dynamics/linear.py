@@ -44,7 +44,7 @@ QUICK_STATES = 3000
 SHIFTS = (0.0, 1e-14, 1e-12, 1e-10)
 """Added to a diagonal, relatively, where rounding makes a matrix indefinite, as ``M'M`` at discounts next to one."""
 SPARSE_ROW = 16
-"""Up to this many entries a row, a sparse factor of a policy's matrix keeps its fill small, unless the model spreads."""
+"""Up to this many entries a row, a sparse factor of a policy's matrix has little fill, unless the model spreads."""
 SPARSE_STATES = 100_000
 """Up to here sparse factors are made where their fill is small."""
 HUB = 10.0
