@@ -443,9 +443,9 @@ class Linear(Constraint, Ranked):
         def dual(unit: float, price: float, lack: Array) -> Array:
             out = np.zeros(self.upper.size)
             if caps is not None:
-                out[of_states] = unit * caps.net() / factors[of_states]
+                out[of_states] = unit * caps.net / factors[of_states]
             if rows is not None:
-                out[others] = unit * rows.net()
+                out[others] = unit * rows.prices
             for i in np.flatnonzero(self._never):
                 row = _dense(self.rows[[int(i)]]).ravel()
                 out[i] = price / float(np.min(row[row > 0], initial=np.inf))
