@@ -215,6 +215,167 @@ end:
     return PyErr_Occurred() ? NULL : PyLong_FromSsize_t(at);
 }
 
+/* ------------------------------------------------------------------------------------------------- minimum degree */
+
+/* The graph of what is not eliminated yet.  A vertex is next to vertices, and to cliques that eliminated ones left behind
+   (elements); both lists of a vertex share its part of one array, elements first, since they never grow together. */
+typedef struct {
+    int32_t *starts, *next_to, *elements, *vertices; /* where lists start; their entries; how many of each */
+    int32_t **clique, *size;                         /* of elements: their vertices, NULL once absorbed */
+    int32_t *degree, *head, *next, *before;          /* vertices by degree, in lists with two directions */
+} Quotient;
+
+static void list_vertex(Quotient *q, int32_t i, int32_t degree)
+{
+    q->degree[i] = degree;
+    q->before[i] = -1;
+    q->next[i] = q->head[degree];
+    if (q->head[degree] >= 0) q->before[q->head[degree]] = i;
+    q->head[degree] = i;
+}
+
+static void unlist_vertex(Quotient *q, int32_t i)
+{
+    if (q->before[i] >= 0) q->next[q->before[i]] = q->next[i];
+    else q->head[q->degree[i]] = q->next[i];
+    if (q->next[i] >= 0) q->before[q->next[i]] = q->before[i];
+}
+
+/* Both directions of all edges, each once; -1 where there is no memory. */
+static int make_symmetric(Quotient *q, int32_t n, const int32_t *starts, const int32_t *columns, int32_t *mark)
+{
+    int32_t *ends = calloc((size_t)n + 2, sizeof(int32_t)), *both = malloc((2 * (size_t)starts[n] + 1) * sizeof(int32_t));
+    if (!ends || !both) {
+        free(ends), free(both);
+        return -1;
+    }
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t k = starts[i]; k < starts[i + 1]; k++) ends[i + 2]++, ends[columns[k] + 2]++;
+    for (int32_t i = 0; i < n; i++) ends[i + 2] += ends[i + 1];
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t k = starts[i]; k < starts[i + 1]; k++) {
+            both[ends[i + 1]++] = columns[k];
+            both[ends[columns[k] + 1]++] = i;
+        }
+    int32_t at = 0;
+    for (int32_t i = 0; i < n; i++) mark[i] = -1;
+    for (int32_t i = 0; i < n; i++) {
+        q->starts[i] = at;
+        mark[i] = i;
+        for (int32_t k = ends[i]; k < ends[i + 1]; k++)
+            if (mark[both[k]] != i) {
+                mark[both[k]] = i;
+                both[at++] = both[k]; /* never ahead of what is read */
+            }
+        q->vertices[i] = at - q->starts[i];
+    }
+    free(ends);
+    q->next_to = both;
+    return 0;
+}
+
+/* order(starts, columns, out): an order of elimination in which the vertex with about the fewest neighbours is next
+   (approximate minimum degree: Amestoy, Davis and Duff 1996, without their supervariables). */
+static PyObject *pattern_order(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Held held = {0};
+    Ints starts, columns, out;
+    if (!take(&held, args, count, "i i I", &starts, &columns, &out)) return NULL;
+    int32_t n = (int32_t)(starts.size - 1), least = 0, stamp = 0;
+    int32_t *room = calloc(10 * (size_t)n + 10, sizeof(int32_t)), *mark = room, *beyond = room + n, *seen = room + 2 * n;
+    Quotient q = {room ? room + 3 * n : NULL};
+    q.elements = room + 4 * n, q.vertices = room + 5 * n, q.size = room + 6 * n;
+    q.degree = room + 7 * n, q.next = room + 8 * n, q.before = room + 9 * n;
+    q.head = malloc((n + 1) * sizeof(int32_t));
+    q.clique = calloc((size_t)n + 1, sizeof(int32_t *));
+    int failed = !room || !q.head || !q.clique || make_symmetric(&q, n, starts.at, columns.at, mark) < 0;
+    if (failed) goto end;
+    for (int32_t d = 0; d <= n; d++) q.head[d] = -1;
+    for (int32_t i = n - 1; i >= 0; i--) list_vertex(&q, i, q.vertices[i]);
+    memset(mark, 0, n * sizeof(int32_t));
+    for (int32_t done = 0; done < n; done++) {
+        while (q.head[least] < 0) least++;
+        int32_t p = q.head[least], *list = q.next_to + q.starts[p], most = q.vertices[p], size = 0;
+        unlist_vertex(&q, p);
+        out.at[done] = p;
+        for (int32_t k = 0; k < q.elements[p]; k++)
+            if (q.clique[list[k]]) most += q.size[list[k]];
+        int32_t *clique = malloc((most + 1) * sizeof(int32_t));
+        if ((failed = !clique)) goto end;
+        /* The new clique: neighbours of p, and those of the elements that p is next to, which it absorbs. */
+        mark[p] = ++stamp;
+        for (int32_t k = 0; k < q.elements[p]; k++) {
+            int32_t e = list[k];
+            if (!q.clique[e]) continue;
+            for (int32_t j = 0; j < q.size[e]; j++)
+                if (mark[q.clique[e][j]] != stamp) mark[clique[size++] = q.clique[e][j]] = stamp;
+            free(q.clique[e]);
+            q.clique[e] = NULL;
+        }
+        for (int32_t k = 0; k < q.vertices[p]; k++) {
+            int32_t v = list[q.elements[p] + k];
+            if (mark[v] != stamp) mark[clique[size++] = v] = stamp;
+        }
+        /* How many vertices other elements have beyond the new clique. */
+        for (int32_t c = 0; c < size; c++) {
+            int32_t i = clique[c], *mine = q.next_to + q.starts[i];
+            for (int32_t k = 0; k < q.elements[i]; k++) {
+                int32_t e = mine[k];
+                if (!q.clique[e]) continue;
+                if (seen[e] != done + 1) seen[e] = done + 1, beyond[e] = q.size[e];
+                beyond[e]--;
+            }
+        }
+        for (int32_t c = 0; c < size; c++) {
+            int32_t i = clique[c], *mine = q.next_to + q.starts[i], elements = 0, vertices = 0, degree = size - 1;
+            int32_t old_elements = q.elements[i], old_vertices = q.vertices[i];
+            for (int32_t k = 0; k < old_elements; k++) {
+                int32_t e = mine[k];
+                if (!q.clique[e]) continue;
+                if (beyond[e] == 0) { /* it lies in the new one */
+                    free(q.clique[e]);
+                    q.clique[e] = NULL;
+                    continue;
+                }
+                degree += beyond[e];
+                mine[elements++] = e;
+            }
+            /* Vertices of the new clique are next to i through it.  Room for it is where p, or what it absorbed, was. */
+            int32_t *kept = mine + old_elements, last = -1;
+            for (int32_t k = 0; k < old_vertices; k++)
+                if (mark[kept[k]] != stamp) kept[vertices++] = kept[k];
+            degree += vertices;
+            if (elements < old_elements) {
+                mine[elements++] = p;
+                memmove(mine + elements, kept, vertices * sizeof(int32_t));
+            } else {
+                last = vertices ? kept[0] : -1;
+                mine[elements++] = p;
+                if (vertices) mine[elements + vertices - 1] = last;
+            }
+            q.elements[i] = elements, q.vertices[i] = vertices;
+            unlist_vertex(&q, i);
+            if (degree > n - done - 2) degree = n - done - 2;
+            if (degree < 0) degree = 0;
+            list_vertex(&q, i, degree);
+            if (degree < least) least = degree;
+        }
+        q.clique[p] = clique;
+        q.size[p] = size;
+        if (size == 0) {
+            free(clique);
+            q.clique[p] = NULL;
+        }
+    }
+end:
+    if (q.clique)
+        for (int32_t e = 0; e < n; e++) free(q.clique[e]);
+    free(room), free(q.head), free(q.clique), free(q.next_to);
+    give_back(&held);
+    if (failed) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
 /* places(starts, reached, upper_starts, upper_rows, out)
    For every state and every two states it reaches: where their entry lies in the upper triangle. */
 static PyObject *pattern_places(PyObject *self, PyObject *const *args, Py_ssize_t count)

@@ -241,6 +241,8 @@ class Linear(Constraint, Ranked):
 
     def contradiction(self) -> Array | None:
         """Return multipliers that prove the limits contradict each other (``E'm = 0``, negative support), or None."""
+        if np.all(self.lower <= 0) and np.all(self.upper >= 0):
+            return None  # zero obeys
         if self._independent() or (self._no_zero_row and self.rows.shape[0] > QR_ROWS):
             return None  # among so many rows engines find it sooner
         from scipy.optimize import linprog  # here, since it doubles the time of importing the library

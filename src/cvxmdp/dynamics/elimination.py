@@ -32,12 +32,9 @@ class Elimination:
     """The pattern of the factors of a model's policies."""
 
     def __init__(self, P: Any, first: Indices, gamma: float) -> None:
-        P, S = sp.csr_array(P), first.size - 1
+        P = sp.csr_array(P)
         starts, columns = P.indptr.astype(np.int32, copy=False), P.indices.astype(np.int32, copy=False)
-        graph = sp.csr_array((np.ones(P.nnz, np.int8), columns, starts[first]), shape=(S, S))
-        upper = sp.triu(graph + graph.T + sp.identity(S, np.int8), format="csc")
-        upper.sort_indices()
-        order = minimum_degree(upper.indptr.astype(np.int32), upper.indices.astype(np.int32))
+        order = minimum_degree(starts[first], columns)
         self._compiled = _elimination.Elimination(_Model(first, starts, columns, P.data, order, gamma))
 
     @property

@@ -16,7 +16,6 @@ from cvxmdp.dynamics.elimination import Elimination
 from cvxmdp.dynamics.linear import (
     KRYLOV_TOLERANCE,
     NORMAL_STATES,
-    QUICK_STATES,
     SPARSE_STATES,
     Plan,
     Solve,
@@ -33,12 +32,14 @@ FIRST_SWEEPS = 30
 """Of value iteration before a small model's first policy is evaluated: about the time of one factor, and on grids and
 lakes one or two policies are left to evaluate instead of 7 to 18."""
 NORMAL_STEPS = 2000
+ELIMINATED_STATES = 20_000
+"""Up to here elimination may come first, beyond only where nothing else gets there."""
 FULL = 0.2
 """From this share of entries on the factors of policies are dense."""
 BY_BLAS = 0.1
 """Multiplications of plain loops that take as long as one of a dense factor."""
-QUICK_WORK = 3e6
-"""Multiplications of an elimination that takes a few milliseconds, which is tried before other methods."""
+QUICK_WORK = 3e7
+"""Multiplications of an elimination that takes up to 20 ms, less than what other methods need on slow models."""
 DENSE_STATES = 3000
 """Up to here a policy's matrix is factored where nothing else finds its rare visits, or up to ``SPARSE_STATES`` where
 the factor is sparse: in about a second or two."""
@@ -159,7 +160,7 @@ class Tabular(ABC):
             return None
         found = Elimination(self.P, self.first, self.gamma)
         dense = self.num_states**3 / 3 if self.num_states <= DENSE_STATES else np.inf
-        return found if found.work <= BY_BLAS * dense + QUICK_WORK / 100 else None
+        return found if found.work <= BY_BLAS * dense + QUICK_WORK / 1000 else None
 
     @property
     def _entries(self) -> int:
@@ -167,8 +168,8 @@ class Tabular(ABC):
 
     @property
     def _quick(self) -> bool:
-        """Whether an elimination takes no longer than a few products with P."""
-        if self.plan.policy != "approximate" or self.num_states > QUICK_STATES:
+        """Whether elimination comes first."""
+        if self.plan.policy != "approximate" or self.num_states > ELIMINATED_STATES:
             return False
         return self.elimination is not None and self.elimination.work <= QUICK_WORK
 
