@@ -64,8 +64,9 @@ def reached_states(P: Any, owner: Indices, initial: Array) -> Indices:
         return begun
     P = sp.csr_array(P)
     # One more state leads to those the process begins in.
-    rows = np.append(np.repeat(owner, np.diff(P.indptr)), np.full(begun.size, S))
-    graph = sp.csr_array((np.ones(rows.size), (rows, np.append(P.indices, begun))), shape=(S + 1, S + 1))
+    ends = P.indptr[np.searchsorted(owner, np.arange(S + 1))]
+    ends, columns = np.append(ends, P.nnz + begun.size), np.concatenate([P.indices, begun]).astype(np.int32)
+    graph = sp.csr_array((np.ones(columns.size, np.int8), columns, ends.astype(np.int32)), shape=(S + 1, S + 1))
     order = breadth_first_order(graph, S, return_predecessors=False)
     return np.sort(order[order < S]).astype(np.int64)
 
