@@ -279,7 +279,7 @@ def make_point(names, seed, late):
         unconstrained=SimpleNamespace(V=rng.normal(size=S)),
     )
     pattern = Pattern.of(model["P"], view.owner, S, model["discount"])
-    program = Program(judge, view, pattern, 1.0, inflow(model), 1.0)
+    program = Program(judge, view, pattern, 1.0, inflow(model), 1.0, 1.0)
     program.parts = [case.part for case in cases]
     point = Point(program)
     point.X *= rng.uniform(0.7, 1.4, point.X.size)

@@ -67,6 +67,8 @@ struct Core {
     Part *part;
     double *X, *Z, *V, *free, *weights, *c, *q, *off, *missing;
     double level, lacking, total_weight;
+    double negligible; /* visits of a state that nothing notices: its pairs do not keep others from moving */
+    Size *noticed, notices; /* states that are visited more often */
     double **U;
     double *block, *small, *bent, *flows, *solved;
     int32_t *pivot;
@@ -630,6 +632,9 @@ static PyObject *core_linearize(Core *core, PyObject *const *args, Size count)
     gap = dot(core->sides, core->X, core->Z);
     clear(core->columns * core->columns, core->block);
     per_state(core, core->X, core->visits);
+    core->notices = 0;
+    for (Size s = 0; s < S; s++)
+        if (!(core->visits[s] < core->negligible)) core->noticed[core->notices++] = s;
     for (Size i = 0; i < n; i++) core->off[i] = core->c[i] - core->level - core->Z[i];
     add_back(core, -1.0, core->V, core->off);
     for (Size k = 0; k < core->parts; k++) {
@@ -765,13 +770,28 @@ static PyObject *core_refine(Core *core, PyObject *const *args, Size count)
     Py_RETURN_NONE;
 }
 
-static double longest(Size size, const double *x, const double *change, const double *other, double share)
+#define LEAST 0.9 /* share of d and z by which pairs of negligible states fall at the most */
+
+/* The least relative change of x from one number to another, or what is less. */
+static double least_change(Size from, Size to, const double *x, const double *change, const double *other, double share,
+                           double least)
 {
-    double least = 0.0;
-    for (Size i = 0; i < size; i++) {
+    for (Size i = from; i < to; i++) {
         double ratio = (change[i] + (other ? share * other[i] : 0.0)) / x[i];
         if (!(ratio >= least)) least = ratio;
     }
+    return least;
+}
+
+static double longest(Core *core, const double *x, const double *change, const double *other, double share)
+{
+    double least = 0.0;
+    const int64_t *first = core->A.first;
+    for (Size k = 0; k < core->notices; k++) {
+        Size s = core->noticed[k];
+        least = least_change(first[s], first[s + 1], x, change, other, share, least);
+    }
+    least = least_change(core->pairs, core->sides, x, change, other, share, least);
     return least == 0.0 ? INFINITY : -1.0 / least;
 }
 
@@ -785,8 +805,8 @@ static PyObject *core_lengths(Core *core, PyObject *const *args, Size count)
     if (move && count == 3) other = read_move(core, &held, args[1]);
     if (!PyErr_Occurred()) {
         Size N = core->sides;
-        primal = longest(N, core->X, move + N, other ? other + N : NULL, share);
-        dual = longest(N, core->Z, move + 2 * N, other ? other + 2 * N : NULL, share);
+        primal = longest(core, core->X, move + N, other ? other + N : NULL, share);
+        dual = longest(core, core->Z, move + 2 * N, other ? other + 2 * N : NULL, share);
     }
     give_back(&held);
     return PyErr_Occurred() ? NULL : Py_BuildValue("dd", primal, dual);
@@ -800,9 +820,23 @@ static PyObject *core_advance(Core *core, PyObject *const *args, Size count)
     double primal = PyFloat_AsDouble(args[1]), dual = PyFloat_AsDouble(args[2]), change = 0.0;
     double *move = read_move(core, &held, args[0]);
     if (!PyErr_Occurred()) {
-        Size N = core->sides, S = core->states;
-        add(N, primal, move + N, core->X);
-        add(N, dual, move + 2 * N, core->Z);
+        Size N = core->sides, S = core->states, k = 0;
+        for (Size s = 0; s < S; s++) {
+            int noticed = k < core->notices && core->noticed[k] == s;
+            k += noticed;
+            int64_t from = core->A.first[s], to = core->A.first[s + 1];
+            double mine = primal, of_z = dual;
+            if (!noticed) {
+                double least = least_change(from, to, core->X, move + N, NULL, 0.0, 0.0);
+                if (least * mine < -LEAST) mine = -LEAST / least;
+                least = least_change(from, to, core->Z, move + 2 * N, NULL, 0.0, 0.0);
+                if (least * of_z < -LEAST) of_z = -LEAST / least;
+            }
+            add(to - from, mine, move + N + from, core->X + from);
+            add(to - from, of_z, move + 2 * N + from, core->Z + from);
+        }
+        add(N - core->pairs, primal, move + N + core->pairs, core->X + core->pairs);
+        add(N - core->pairs, dual, move + 2 * N + core->pairs, core->Z + core->pairs);
         add(S, dual, move + 3 * N, core->V);
         add(core->frees, dual, move + 3 * N + S, core->free);
         change = -dual * move[3 * N + S + core->frees];
@@ -998,8 +1032,9 @@ static int core_init(Core *core, PyObject *args, PyObject *keywords)
     core->c = NUMBERS(point, "c", n), core->q = NUMBERS(point, "q", S);
     core->off = NUMBERS(point, "off", n);
     core->ground = (Size)number(point, "ground");
+    core->negligible = number(point, "negligible");
     if (PyErr_Occurred()) return -1;
-    core->U = (double **)ROOM(columns);
+    core->U = (double **)ROOM(columns), core->noticed = (Size *)ROOM(S);
     core->block = ROOM(columns * columns), core->small = ROOM(columns * columns);
     core->pivot = (int32_t *)ROOM(columns);
     core->bent = ROOM(columns * n), core->flows = ROOM(columns * S), core->solved = ROOM(columns * S);
