@@ -68,7 +68,9 @@ struct Core {
     double *X, *Z, *V, *free, *weights, *c, *q, *off, *missing;
     double level, lacking, total_weight;
     double negligible; /* visits of a state that nothing notices: its pairs do not keep others from moving */
-    Size *noticed, notices; /* states that are visited more often */
+    uint8_t *noticed;        /* whether a state is visited more often */
+    int32_t *state_of, *state_of_free; /* whose pair it is, or whose limit; -1 for what belongs to no state */
+    double *primal_of, *dual_of;       /* how far the unknowns of each state move */
     double **U;
     double *block, *small, *bent, *flows, *solved;
     int32_t *pivot;
@@ -632,9 +634,7 @@ static PyObject *core_linearize(Core *core, PyObject *const *args, Size count)
     gap = dot(core->sides, core->X, core->Z);
     clear(core->columns * core->columns, core->block);
     per_state(core, core->X, core->visits);
-    core->notices = 0;
-    for (Size s = 0; s < S; s++)
-        if (!(core->visits[s] < core->negligible)) core->noticed[core->notices++] = s;
+    for (Size s = 0; s < S; s++) core->noticed[s] = !(core->visits[s] < core->negligible);
     for (Size i = 0; i < n; i++) core->off[i] = core->c[i] - core->level - core->Z[i];
     add_back(core, -1.0, core->V, core->off);
     for (Size k = 0; k < core->parts; k++) {
@@ -772,27 +772,26 @@ static PyObject *core_refine(Core *core, PyObject *const *args, Size count)
 
 #define LEAST 0.9 /* share of d and z by which pairs of negligible states fall at the most */
 
-/* The least relative change of x from one number to another, or what is less. */
-static double least_change(Size from, Size to, const double *x, const double *change, const double *other, double share,
-                           double least)
-{
-    for (Size i = from; i < to; i++) {
-        double ratio = (change[i] + (other ? share * other[i] : 0.0)) / x[i];
-        if (!(ratio >= least)) least = ratio;
-    }
-    return least;
-}
-
 static double longest(Core *core, const double *x, const double *change, const double *other, double share)
 {
     double least = 0.0;
-    const int64_t *first = core->A.first;
-    for (Size k = 0; k < core->notices; k++) {
-        Size s = core->noticed[k];
-        least = least_change(first[s], first[s + 1], x, change, other, share, least);
+    for (Size i = 0; i < core->sides; i++) {
+        double ratio = (change[i] + (other ? share * other[i] : 0.0)) / x[i];
+        if (!(ratio >= least) && (core->state_of[i] < 0 || core->noticed[core->state_of[i]])) least = ratio;
     }
-    least = least_change(core->pairs, core->sides, x, change, other, share, least);
     return least == 0.0 ? INFINITY : -1.0 / least;
+}
+
+/* Take a step of a length; where a state is negligible, as much of it as leaves its unknowns positive. */
+static void advance(Core *core, double length, const double *change, double *x, double *length_of)
+{
+    for (Size s = 0; s < core->states; s++) length_of[s] = length;
+    for (Size i = 0; i < core->sides; i++) {
+        int32_t s = core->state_of[i];
+        if (s >= 0 && !core->noticed[s] && length_of[s] * change[i] < -LEAST * x[i]) length_of[s] = -LEAST * x[i] / change[i];
+    }
+    for (Size i = 0; i < core->sides; i++)
+        x[i] += (core->state_of[i] < 0 ? length : length_of[core->state_of[i]]) * change[i];
 }
 
 static PyObject *core_lengths(Core *core, PyObject *const *args, Size count)
@@ -820,25 +819,13 @@ static PyObject *core_advance(Core *core, PyObject *const *args, Size count)
     double primal = PyFloat_AsDouble(args[1]), dual = PyFloat_AsDouble(args[2]), change = 0.0;
     double *move = read_move(core, &held, args[0]);
     if (!PyErr_Occurred()) {
-        Size N = core->sides, S = core->states, k = 0;
-        for (Size s = 0; s < S; s++) {
-            int noticed = k < core->notices && core->noticed[k] == s;
-            k += noticed;
-            int64_t from = core->A.first[s], to = core->A.first[s + 1];
-            double mine = primal, of_z = dual;
-            if (!noticed) {
-                double least = least_change(from, to, core->X, move + N, NULL, 0.0, 0.0);
-                if (least * mine < -LEAST) mine = -LEAST / least;
-                least = least_change(from, to, core->Z, move + 2 * N, NULL, 0.0, 0.0);
-                if (least * of_z < -LEAST) of_z = -LEAST / least;
-            }
-            add(to - from, mine, move + N + from, core->X + from);
-            add(to - from, of_z, move + 2 * N + from, core->Z + from);
-        }
-        add(N - core->pairs, primal, move + N + core->pairs, core->X + core->pairs);
-        add(N - core->pairs, dual, move + 2 * N + core->pairs, core->Z + core->pairs);
+        Size N = core->sides, S = core->states;
+        const double *of_free = move + 3 * N + S;
+        advance(core, primal, move + N, core->X, core->primal_of);
+        advance(core, dual, move + 2 * N, core->Z, core->dual_of);
         add(S, dual, move + 3 * N, core->V);
-        add(core->frees, dual, move + 3 * N + S, core->free);
+        for (Size k = 0; k < core->frees; k++)
+            core->free[k] += (core->state_of_free[k] < 0 ? dual : core->primal_of[core->state_of_free[k]]) * of_free[k];
         change = -dual * move[3 * N + S + core->frees];
     }
     give_back(&held);
@@ -1008,6 +995,19 @@ static void place_columns(Core *core, Part *p)
         U[0] = p->gradient;
 }
 
+/* Which state each side and free unknown of a part belongs to. */
+static void find_states(Core *core, Part *p)
+{
+    int32_t *of = core->state_of + p->at;
+    for (Size k = 0; k < p->sides; k++) {
+        if (p->row && p->of == OF_STATES) of[k] = (int32_t)p->states[p->row[k]];
+        if (p->row && p->of == OF_PAIRS) of[k] = core->state_of[p->row[k]];
+        if (p->both && k < 2 * p->boths) of[k] = core->state_of[p->both[k % p->boths]];
+        if (p->linearize == largest_linearize) of[k] = core->state_of[k % core->pairs];
+    }
+    for (Size k = 0; k < p->boths; k++) core->state_of_free[p->at_free + k] = core->state_of[p->both[k]];
+}
+
 static int core_init(Core *core, PyObject *args, PyObject *keywords)
 {
     PyObject *pattern, *point, *parts;
@@ -1034,7 +1034,10 @@ static int core_init(Core *core, PyObject *args, PyObject *keywords)
     core->ground = (Size)number(point, "ground");
     core->negligible = number(point, "negligible");
     if (PyErr_Occurred()) return -1;
-    core->U = (double **)ROOM(columns), core->noticed = (Size *)ROOM(S);
+    core->U = (double **)ROOM(columns);
+    core->noticed = (uint8_t *)ROOM(S / 8 + 1);
+    core->state_of = (int32_t *)ROOM(sides / 2 + 1), core->state_of_free = (int32_t *)ROOM(frees / 2 + 1);
+    core->primal_of = ROOM(S), core->dual_of = ROOM(S);
     core->block = ROOM(columns * columns), core->small = ROOM(columns * columns);
     core->pivot = (int32_t *)ROOM(columns);
     core->bent = ROOM(columns * n), core->flows = ROOM(columns * S), core->solved = ROOM(columns * S);
@@ -1050,9 +1053,16 @@ static int core_init(Core *core, PyObject *args, PyObject *keywords)
     if (PyErr_Occurred()) return -1;
     for (Size i = 0; i < n; i++) ones[i] = 1.0;
     core->U[0] = ones;
-    for (Size i = 0; i < sides; i++) core->total_weight += core->weights[i];
+    for (Size i = 0; i < sides; i++) {
+        core->total_weight += core->weights[i];
+        core->state_of[i] = -1;
+    }
+    for (Size k = 0; k < frees; k++) core->state_of_free[k] = -1;
+    for (Size s = 0; s < S; s++)
+        for (int64_t i = core->A.first[s]; i < core->A.first[s + 1]; i++) core->state_of[i] = (int32_t)s;
     for (Size k = 0; k < core->parts; k++) {
         Part *p = &core->part[k];
+        find_states(core, p);
         p->s = core->X + p->at, p->m = core->Z + p->at, p->free = core->free + p->at_free;
         place_columns(core, p);
     }

@@ -63,6 +63,8 @@ visited less often by orders of magnitude than need be."""
 NEGLIGIBLE = 1e-13
 """Visits of a state, relative to what limits can notice, whose pairs do not shorten steps: in a tandem queue of 1600
 states they would make 41 steps of 17."""
+LEAST_NOTICED = 1e-12
+"""Visits that the cost can notice, relative to its largest entry, are at least this many."""
 LEAST_LIFT = 1e-3
 """By how much reduced costs are raised at the start at least, relative to the cost."""
 LOW = 0.1
@@ -235,7 +237,9 @@ def _noticed(judge: Judge) -> float:
     """Return how rare visits have to be so that neither the cost nor a limit can notice them."""
     assert judge.best is not None
     largest = float(np.max(np.abs(judge.c)))
-    return min(1.0, judge.best.scale / largest if largest > 0 else 1.0, *(m.room() for m in judge.blocks.members), 1.0)
+    # Without limits the cost may be next to nothing, which says little of what it is with them.
+    of_cost = max(judge.best.scale / largest, LEAST_NOTICED) if largest > 0 else 1.0
+    return min(1.0, of_cost, *(member.room() for member in judge.blocks.members))
 
 
 def _start(judge: Judge, kept: Indices, states: Indices, share: float) -> tuple[Array, Array]:
