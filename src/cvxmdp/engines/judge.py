@@ -225,7 +225,7 @@ class Judge:
         if masses is None or not np.all(np.isfinite(masses)):
             return candidate
         tried = self.measured(self.candidate(masses))
-        worse = tried.violation > candidate.violation + SPARED * self.tolerance  # by more than rounding
+        worse = tried.violation > candidate.violation + TOLERATED * self.tolerance  # more than rounding may do
         return tried if self._proven(tried) and not worse else candidate
 
     def _proven(self, tried: Candidate) -> bool:
