@@ -101,7 +101,7 @@ def random_limits(mdp, c, count, equal, seed=0):
     other = mdp.evaluate(some / np.bincount(mdp.state, some)[mdp.state]).occupancy
     limits = []
     for k in range(count):
-        row = rng.random(mdp.num_pairs) * 10.0 ** rng.integers(-6, 7)
+        row = rng.random(mdp.num_pairs) * 10.0 ** rng.integers(-9, 10)
         level = row @ (0.7 * best + 0.3 * other)
         kind = "equal" if k < equal else "at_most" if row @ best > level else "at_least"
         limits.append(cm.Linear(row, **{kind: level}, name=f"row {k}"))
@@ -166,15 +166,16 @@ def test_where_shortest_paths_tie(unpurified):
     clean(problem, limits, 1, method="path")
 
 
-def test_degenerate_limits(unpurified):
-    """A limit that a policy without chance meets, twice over, a row that no policy changes, and one of zeros."""
+@pytest.mark.parametrize("share", [1.0, 1.01])
+def test_degenerate_limits(share, unpurified):
+    """A limit that a policy without chance just meets, or a looser one, twice over, a row of ones and one of zeros."""
     mdp = as_mdp(random_model(3, states=30, actions=4, branching=4))
     c, row = mdp.cost("cost"), np.random.default_rng(4).random(mdp.num_pairs)
     pure = cm.Problem(mdp, c + 0.5 * row).solve().occupancy  # the best policy at a price of one half
     limits = copied_limits(
         [
-            cm.Linear(row, at_most=float(row @ pure)),
-            cm.Linear(2 * row, at_most=float(2 * row @ pure)),
+            cm.Linear(row, at_most=share * float(row @ pure)),
+            cm.Linear(2 * row, at_most=share * float(2 * row @ pure)),
             cm.Linear(np.ones(mdp.num_pairs), equal=1.0),
             cm.Linear(np.zeros(mdp.num_pairs), at_most=0.0),
         ]
@@ -182,6 +183,14 @@ def test_degenerate_limits(unpurified):
     problem = cm.Problem(copied(mdp), "cost", limits)
     assert random_states(unpurified(problem, method="interior")).size > 1
     clean(problem, limits, 1, method="interior")
+
+
+@pytest.mark.parametrize("seed", [0, 1, 4])
+def test_rows_in_units_from_billions_to_billionths(seed):
+    mdp = as_mdp(random_model(seed, states=12, actions=3, branching=3))
+    limits = copied_limits(random_limits(mdp, "cost", 3, 1, seed))
+    assert max(np.max(row.rows) for row in limits) > 1e6 * min(np.max(row.rows) for row in limits)
+    clean(cm.Problem(copied(mdp), "cost", limits), limits, 3, method="path")
 
 
 def test_a_discount_of_five_nines(unpurified):
@@ -209,19 +218,21 @@ def test_a_walk_says_what_to_do_in_states_that_are_not_reached():
     np.testing.assert_array_equal(np.bincount(mdp.state, policy.probabilities), 1.0)
 
 
-def test_states_that_are_left_take_one_action():
-    """Two ways that tie, of two states each: the way that is given up is not visited and not random any more."""
-    to = {0: [1, 3], 1: [2, 2], 2: [0, 0], 3: [4, 4], 4: [0, 0]}
+def test_states_that_are_left_take_one_action(unpurified):
+    """Two ways of two states each that tie, of which one may be taken at most seldom: it is given up altogether."""
     P = np.zeros((2, 5, 5))
-    for s, ends in to.items():
-        P[[0, 1], s, ends] = 1.0
-    mdp = cm.MDP(list(P), {"cost": [[1.0, 1.0]] * 5}, 0.9, [1.0, 0, 0, 0, 0])
-    limits = [cm.Linear(np.eye(10)[0], at_most=0.9)]
-    solution = clean(cm.Problem(mdp, "cost", limits), limits, 1, method="path")
-    assert np.count_nonzero(solution.policy.probabilities) - mdp.num_states <= 1
+    for state, ends in enumerate([[1, 3], [2, 2], [0, 0], [4, 4], [0, 0]]):
+        P[[0, 1], state, ends] = 1.0
+    mdp = cm.MDP(list(P), {"cost": np.ones(5)}, 0.9, [1.0, 0.0, 0.0, 0.0, 0.0])
+    limits = [cm.Linear(np.eye(10)[0], at_most=0.1)]
+    problem = cm.Problem(mdp, "cost", limits)
+    assert np.count_nonzero(unpurified(problem, method="path").policy.probabilities) == 10
+    solution = clean(problem, limits, 0, method="path")
+    np.testing.assert_array_equal(solution.visits[[1, 2]], 0.0)
+    assert np.count_nonzero(solution.policy.probabilities) == 5
 
 
-@settings(max_examples=60)
+@settings(max_examples=100)
 @given(
     seed=st.integers(0, 10_000),
     states=st.integers(2, 25),
