@@ -21,7 +21,35 @@ SMALL_STATES = 500
 """Up to here all runs on one thread: two win nothing on such matrices, and lose much while the cores are busy."""
 
 forked = False
-"""Whether this process was forked off one that had loaded the compiled kernels: their threads are missing here."""
+"""Whether this process was forked off one that may have used threads of OpenMP: they are missing here, and it hangs."""
+
+
+class _Allowed(threading.local):
+    """How many threads compiled loops may take in solves of this thread; 0 stands for what the machine has."""
+
+    count = 0
+
+
+_allowed = _Allowed()
+
+
+@cache
+def _available() -> int:
+    """Return how many cores this process may use, or what OMP_NUM_THREADS says."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if wanted.isdigit() and int(wanted) > 0:
+        return int(wanted)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def allowed() -> int:
+    """Return how many threads compiled loops may take."""
+    return 1 if forked else _allowed.count or _available()
+
+
+def allow(count: int) -> None:
+    """Let compiled loops that this thread calls take so many threads; 0 stands for what the machine has."""
+    _allowed.count = count
 
 
 class _OneBlasThread:
