@@ -6,6 +6,7 @@
 #include <math.h>
 
 #define MOST_THREADS 256
+#define MANY 128
 
 typedef struct {
     Numbers x, weight, log_ratio, out;
@@ -30,14 +31,16 @@ INLINE double number_of(int64_t bits)
     return x;
 }
 
-/* e and f with x = 2^e (1 + f) and 1 + f within a factor sqrt(2) of one, for positive normal x.  2048 is added to e while
-   it is a whole number, so that it is not negative: then it is the mantissa of a number from 2^52 on. */
+#define ROOT_OF_HALF 0x3FE6A09E667F3BCD
+#define MANTISSA 0x000FFFFFFFFFFFFF
+
+/* e and f with x = 2^e (1 + f) and 1 + f within a factor sqrt(2) of one, for positive normal x.  While e is a whole
+   number, 2048 is added, so that it is not negative; then it is the end of the mantissa of a number from 2^52 on. */
 INLINE double split(double x, double *f)
 {
-    int64_t bits = bits_of(x), raised = bits - 0x3FE6A09E667F3BCD + ((int64_t)2048 << 52);
-    uint64_t e = (uint64_t)raised >> 52;
-    *f = number_of(bits - (int64_t)((e - 2048) << 52)) - 1.0;
-    return number_of((int64_t)(e | 0x4330000000000000)) - (4503599627370496.0 + 2048.0);
+    uint64_t raised = (uint64_t)bits_of(x) - ROOT_OF_HALF + ((uint64_t)2048 << 52);
+    *f = number_of((int64_t)((raised & MANTISSA) + ROOT_OF_HALF)) - 1.0;
+    return number_of((int64_t)(raised >> 52 | 0x4330000000000000)) - (4503599627370496.0 + 2048.0);
 }
 
 /* log x as fdlibm does, without a branch, so that several entries are done at once. */
@@ -66,47 +69,58 @@ INLINE double rough_exp(double x)
     double shifted = x * 1.4426950408889634 + 6755399441055744.0;
     double r = x - (shifted - 6755399441055744.0) * 0.6931471805599453;
     double power = number_of((int64_t)(((uint64_t)bits_of(shifted) + 1023) << 52));
-    return power * (1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6.0 + r / 24.0))));
+    return power * (1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6.0 + r * (1.0 / 24.0)))));
 }
 
-/* w and log w with w + log w = b (w is Lambert's W of e^b), for b from -700 to 1e150. */
-INLINE double lambert(double b, double *log_of)
+/* A w near the root of w + log w = b (Lambert's W of e^b), for b from -700 to 1e150. */
+INLINE double lambert_start(double b)
 {
     int large = b > 1.0;
     double log_b = rough_log(larger(b, 1.0)), t = rough_exp(smaller(b, 1.0));
     double over = t * (1.0 + t * (4.0 / 3.0)), under = 1.0 + t * (7.0 / 3.0 + t * (5.0 / 6.0)), begin = b - log_b;
     over = large ? log_b : over;
     under = large ? b : under;
-    double w = (large ? begin : 0.0) + over / under;
-    /* Fritsch, Shafer and Crowley (1973): the error falls to its fourth power, so that twice is enough. */
-    double q = b - w - rough_log(w);
-    t = 2.0 * (1.0 + w) * (1.0 + w + q * (2.0 / 3.0));
-    w *= 1.0 + q * (t - q) / ((1.0 + w) * (t - 2.0 * q));
-    double log_w = exact_log(w);
-    q = b - w - log_w;
-    t = 2.0 * (1.0 + w) * (1.0 + w + q * (2.0 / 3.0));
-    double e = q * (t - q) / ((1.0 + w) * (t - 2.0 * q));
-    *log_of = log_w + e * (1.0 - 0.5 * e);
-    return w * (1.0 + e);
+    return (large ? begin : 0.0) + over / under;
 }
 
-/* z + k (log(z / r) + 1) = x with k = step weight and log_ratio = log(weight / r); sum z log(z / r) and its slope. */
+/* By which share w has to grow to meet w + log w = b, where q is what is missing.  Fritsch, Shafer and Crowley (1973):
+   the error falls to its fourth power, so that twice is enough. */
+INLINE double lambert_step(double w, double q)
+{
+    double t = 2.0 * (1.0 + w) * (1.0 + w + q * (2.0 / 3.0));
+    return q * (t - q) / ((1.0 + w) * (t - 2.0 * q));
+}
+
+/* z + k (log(z / r) + 1) = y with k = step weight and log_ratio = log(weight / r); sum z log(z / r) and its slope.
+   Each step of an equation waits for the one before, hence one step of many equations is done after the other. */
 FOR_EACH_PROCESSOR static void entropic_some(void *given, Py_ssize_t start, Py_ssize_t end, int part)
 {
     Task *t = given;
-    const double *y = t->x.at, *weight = t->weight.at, *log_ratio = t->log_ratio.at;
-    double *z = t->out.at, total = 0.0, slope = 0.0, step = t->step, log_step = log(step);
+    double total = 0.0, slope = 0.0, step = t->step, log_step = log(step), b[MANY], w[MANY];
+    for (; start < end; start += MANY) {
+        const double *y = t->x.at + start, *weight = t->weight.at + start, *log_ratio = t->log_ratio.at + start;
+        double *z = t->out.at + start;
+        int count = end - start < MANY ? (int)(end - start) : MANY;
+#pragma omp simd
+        for (int i = 0; i < count; i++) b[i] = y[i] / (step * weight[i]) - 1.0 - (log_step + log_ratio[i]);
+#pragma omp simd
+        for (int i = 0; i < count; i++) w[i] = lambert_start(smaller(larger(b[i], -700.0), 1e150));
+#pragma omp simd
+        for (int i = 0; i < count; i++) {
+            double c = smaller(larger(b[i], -700.0), 1e150);
+            w[i] *= 1.0 + lambert_step(w[i], c - w[i] - rough_log(w[i]));
+        }
 #pragma omp simd reduction(+ : total, slope)
-    for (Py_ssize_t i = start; i < end; i++) {
-        double k = step * weight[i], log_k = log_step + log_ratio[i], b = y[i] / k - 1.0 - log_k, log_w;
-        double w = lambert(smaller(larger(b, -700.0), 1e150), &log_w);
-        double logarithm = log_w + log_k;
-        int some = b > -700.0;
-        logarithm = some ? logarithm : 0.0;
-        w = some ? w : 0.0;
-        z[i] = k * w;
-        total += k * w * logarithm;
-        slope -= weight[i] * (logarithm + 1.0) * (logarithm + 1.0) * w / (1.0 + w);
+        for (int i = 0; i < count; i++) {
+            double c = smaller(larger(b[i], -700.0), 1e150), log_w = exact_log(w[i]);
+            double e = lambert_step(w[i], c - w[i] - log_w), k = step * weight[i];
+            double logarithm = log_w + e * (1.0 - 0.5 * e) + (log_step + log_ratio[i]), root = w[i] * (1.0 + e);
+            logarithm = b[i] > -700.0 ? logarithm : 0.0;
+            root = b[i] > -700.0 ? root : 0.0;
+            z[i] = k * root;
+            total += k * root * logarithm;
+            slope -= weight[i] * (logarithm + 1.0) * (logarithm + 1.0) * root / (1.0 + root);
+        }
     }
     t->sums[part][0] = total;
     t->sums[part][1] = slope;
