@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cvxmdp.barriers import Box, Caps, Cone, Curve, Entropic, Largest, Powers, Quadratic, Rows, Smooth, View
 from cvxmdp.dynamics.normal import Pattern
-from cvxmdp.engines.path import Point, Program, System
+from cvxmdp.engines.path import GROUNDED, Point, Program
 from engine_oracles import interior_occupancy
 from oracles import flow_matrix, inflow, random_model
 
@@ -108,7 +108,7 @@ def build(name, model, view, rng):
 
         if "term" in name:
             weight = 0.3
-            part = Smooth(Entropic(view, reference, 0.0, 1.0, of_states), weight)
+            part = Smooth(view, Entropic(view, reference, 0.0, 1.0, of_states), weight)
             return Case(part, term=lambda x, t: weight * entropic(x, 0.0, 1.0))
         bound = entropic(d, 0.0, 1.0) - 0.05
         unit = abs(bound)
@@ -134,7 +134,7 @@ def build(name, model, view, rng):
         p = {"powers 1": 1.0, "powers 1.5": 1.5, "powers 3": 3.0}.get(name, 1.0)
         weight = 0.4 if "term" in name else None
         radius = 1.0 if weight else 0.8 * np.linalg.norm(d - center, p)
-        part = Powers(view, center, p, radius, weight)
+        part = Powers(view, center, p, radius, weight or np.nan)
         both, single = center > 0, center <= 0
 
         def total(x, t):
@@ -279,24 +279,34 @@ def make_point(names, seed, late):
         unconstrained=SimpleNamespace(V=rng.normal(size=S)),
     )
     pattern = Pattern.of(model["P"], view.owner, S, model["discount"])
-    program = Program(judge, view, pattern, 1.0, inflow(model), 1.0)
+    program = Program(judge, view, pattern, 1.0, inflow(model), 1.0, 1.0)
     program.parts = [case.part for case in cases]
     point = Point(program)
-    point.X = point.X * rng.uniform(0.7, 1.4, point.X.size)
-    point.Z = point.Z * rng.uniform(0.5, 2.0, point.Z.size)
+    point.X *= rng.uniform(0.7, 1.4, point.X.size)
+    point.Z *= rng.uniform(0.5, 2.0, point.Z.size)
     if late:
         small = rng.random(point.X.size) < 0.5
         small[:n] = False
         for case, s in zip(cases, point.of_part, strict=True):
             if case.t_is == "slack":
                 small[s.start] = False
-        point.X, point.Z = np.where(small, 0.01 * point.X, point.X), np.where(small, point.Z, 0.1 * point.Z)
-    point.free = point.free * rng.uniform(0.8, 1.2, point.free.size)
+        point.X *= np.where(small, 0.01, 1.0)
+        point.Z *= np.where(small, 1.0, 0.1)
+    point.free *= rng.uniform(0.8, 1.2, point.free.size)
     for case, f in zip(cases, point.of_free, strict=True):
         if case.t_is == "":
             point.free[f] = rng.normal(size=point.free[f].size)
-    point.V, point.level = rng.normal(size=S), 0.3
+    point.V[:], point.level = rng.normal(size=S), 0.3
     return point, ByHand(model, cases, c, point.ground), rng
+
+
+def changes(point, move):
+    """What a move changes, as a point."""
+    _, X, Z, V, free, rest = np.split(move, np.cumsum([point.X.size] * 3 + [point.V.size, point.free.size]))
+    return SimpleNamespace(
+        d=X[: point.num], X=X, Z=Z, V=V, level=-rest[0], free=free, num=point.num, of_part=point.of_part,
+        of_free=point.of_free,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -328,15 +338,13 @@ def test_the_force_is_the_derivative_of_the_lagrangian(name, seed, late):
 def test_a_move_is_newtons_step_by_a_dense_solve(names, seed, late):
     point, by_hand, rng = make_point(names, seed, late)
     point.linearize()
-    system = System(point)
+    assert point.core.factor(GROUNDED)
     u = by_hand.pack(point)
     for aims, full in ((np.zeros_like(point.X), 1.0), (rng.normal(size=point.X.size) * point.X * point.Z, 0.0)):
         expected = by_hand.step(point, aims, full)
-        for move in (system.move(aims, full), system.refined(system.move(aims, full))):
-            moved = SimpleNamespace(
-                d=move.X[: point.num], X=move.X, Z=move.Z, V=move.V, level=-move.columns[0], free=move.free,
-                num=point.num, of_part=point.of_part, of_free=point.of_free,
-            )  # fmt: skip
+        once, refined = point.move(aims, full), point.move(aims, full)
+        point.core.refine(refined, full)
+        for moved in (changes(point, once), changes(point, refined)):
             error = (by_hand.pack(moved) - expected) / np.maximum(np.abs(u), 1e-8)
             assert np.abs(error).max() <= 1e-5 * np.abs(expected / np.maximum(np.abs(u), 1e-8)).max()
 
@@ -347,12 +355,9 @@ def test_a_full_step_to_linear_parts_obeys_all_equations(names):
     point, by_hand, _ = make_point(names, 5, False)
     point.linearize()
     assert min(abs(point.lacking), np.abs(point.missing).max(), np.abs(point.off).max()) > 1e-3
-    move = System(point).move(np.zeros_like(point.X), 1.0)
+    assert point.core.factor(GROUNDED)
     by_hand.held = point.V[point.ground]
-    point.X, point.Z, point.V, point.free = (
-        point.X + move.X, point.Z + move.Z, point.V + move.V, point.free + move.free,
-    )  # fmt: skip
-    point.level -= float(move.columns[0])
+    point.level += point.core.advance(point.move(0.0, 1.0), 1.0, 1.0)
     np.testing.assert_allclose(by_hand.residuals(by_hand.pack(point)), 0.0, atol=1e-7)
     point.linearize()
     assert max(abs(point.lacking), np.abs(point.missing).max(), np.abs(point.off).max()) <= 1e-7
@@ -361,18 +366,21 @@ def test_a_full_step_to_linear_parts_obeys_all_equations(names):
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_open_is_nothing_where_a_parts_equations_hold_and_something_where_they_do_not(name):
     point, by_hand, _ = make_point([name], 8, False)
-    case, part = by_hand.cases[0], by_hand.cases[0].part
+    case = by_hand.cases[0]
     d, s, f = point.d, point.of_part[0], point.of_free[0]
     t = {"free": point.free[f], "slack": point.X[s][:1], "": NOTHING}[case.t_is]
     left = -case.limits(d, t)
     if left.size == 0:  # a smooth term has no equations
         point.linearize()
-        assert part.open == 0
+        assert point.core.opens() == [0.0]
         return
+    begins = 1 if case.t_is == "slack" else 0  # t itself stays
     slacks = np.maximum(left, 1e-3)
-    part.linearize(d, slacks, point.Z[s], point.free[f])
-    wrong = np.any(left < 1e-3) or case.equal(d).size > 0
-    assert (part.open > 1e-9) == bool(wrong)
-    assert np.isfinite(part.open)
-    part.linearize(d, 1.5 * slacks, point.Z[s], point.free[f])
-    assert 1e-9 < part.open < np.inf
+    point.X[s][begins:] = slacks[begins:]
+    point.linearize()
+    wrong = np.any(left[begins:] < 1e-3) or case.equal(d).size > 0
+    assert (point.core.opens()[0] > 1e-9) == bool(wrong)
+    assert np.isfinite(point.core.opens()[0])
+    point.X[s][begins:] *= 1.5
+    point.linearize()
+    assert 1e-9 < point.core.opens()[0] < np.inf

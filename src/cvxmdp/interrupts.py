@@ -30,6 +30,14 @@ class _Flag:
     """Whether an exception has said so already."""
 
 
+class _Limit(threading.local):
+    deadline = math.inf
+
+
+_Time = _Limit()
+"""When the time of the solve is over that this thread runs."""
+
+
 def requested() -> bool:
     """Whether Ctrl-C was pressed in this solve.  Solves in other threads than the main one go on, as threads do."""
     return _Flag.since < math.inf and threading.current_thread() is threading.main_thread()
@@ -41,8 +49,19 @@ def over(deadline: float) -> bool:
 
 
 def late() -> bool:
-    """Whether Ctrl-C was pressed so long ago that also work without which little is known should be cut short."""
-    return requested() and time.perf_counter() >= _Flag.since + GRACE
+    """Whether Ctrl-C was pressed, or time ran out, so long ago that also inner work should be cut short."""
+    now = time.perf_counter()
+    return now >= _Time.deadline + GRACE or (requested() and now >= _Flag.since + GRACE)
+
+
+@contextmanager
+def until(deadline: float) -> Iterator[None]:
+    """Cut inner work of the block short, as Ctrl-C does, once a deadline on ``time.perf_counter`` has passed."""
+    before, _Time.deadline = _Time.deadline, deadline
+    try:
+        yield
+    finally:
+        _Time.deadline = before
 
 
 def leave() -> None:

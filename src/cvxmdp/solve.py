@@ -116,7 +116,8 @@ class Solve:
             presolved = time.perf_counter()
             if status is None:
                 booked = self.seconds if problem is self.problem else {}
-                status, sentence = _engage(judge, engines, problem, warm_start, booked)
+                with interrupts.until(self.deadline):
+                    status, sentence = _engage(judge, engines, problem, warm_start, booked)
         except KeyboardInterrupt:
             if problem is not self.problem:
                 raise

@@ -12,7 +12,8 @@ import pytest
 import scipy.sparse as sp
 
 import cvxmdp as cm
-from cvxmdp.dynamics.normal import Normal, Pattern
+from cvxmdp._path import Equations
+from cvxmdp.dynamics.normal import Pattern
 from engine_oracles import with_absorbing_state, with_unreachable_states
 from oracles import as_mdp, flow_matrix, inflow, lp_optimum, occupancy, owner_matrix, random_model, random_policy
 
@@ -524,32 +525,31 @@ def test_normal_equations_are_those_of_the_dense_matrices(name, stiff):
     A = flow_matrix(model)
     S, pairs = A.shape
     pattern = Pattern.of(sp.csr_array(model["P"]) if sparse else model["P"], model["state"], S, model["discount"])
-    assert (pattern.upper is not None) == sparse
+    assert (pattern.order is not None) == sparse
     x, V = rng.normal(size=pairs), rng.normal(size=S)
-    np.testing.assert_allclose(pattern.flow(x), A @ x, atol=1e-12)
     np.testing.assert_allclose(pattern.back(V), A.T @ V, atol=1e-12)
     Xi = owner_matrix(model)
     np.testing.assert_allclose(pattern.per_state(x), Xi.T @ x, atol=1e-12)
-    normal = Normal(pattern)
-    for _ in range(2):  # the second time the pattern of the factor is known
+    equations = Equations(pattern)
+    for ground in {0, S - 1}:  # the second time the pattern of the factor is known
         W, stiffness = sizes_over(rng, pairs, 1.0), sizes_over(rng, S, 2.0)
         if stiff == "some":
             stiffness[::2] = 0.0
         elif stiff == "none":
             stiffness[:] = 0.0
-        shift = rng.uniform(size=S)
-        normal.factor(W, None if stiff == "none" else stiffness, shift)
-        M = np.diag(shift)
+        shift = rng.uniform()
+        assert equations.factor(W, 1 / (1 + stiffness * (Xi.T @ W)), ground, shift)
+        M = np.zeros((S, S))
+        M[ground, ground] = shift
         for s in range(S):
             mine = model["state"] == s
             K = np.diag(1 / W[mine]) + stiffness[s]  # over the pairs of a state
             M += A[:, mine] @ np.linalg.solve(K, A[:, mine].T)
         right = rng.normal(size=(S, 2))
         expected = np.linalg.solve(M, right)
-        np.testing.assert_allclose(normal.solve(right), expected, rtol=1e-7, atol=1e-9 * np.abs(expected).max())
-        np.testing.assert_allclose(
-            normal.solve(right[:, 0]), expected[:, 0], rtol=1e-7, atol=1e-9 * np.abs(expected).max()
-        )
+        found = np.ascontiguousarray(right.T)
+        equations.solve(found)
+        np.testing.assert_allclose(found.T, expected, rtol=1e-7, atol=1e-9 * np.abs(expected).max())
 
 
 def test_normal_equations_with_weights_of_all_sizes_lose_no_digits():
@@ -559,11 +559,12 @@ def test_normal_equations_with_weights_of_all_sizes_lose_no_digits():
     A = flow_matrix(model)
     W = 10.0 ** (-30 * model["state"] / 100)
     pattern = Pattern.of(sp.csr_array(model["P"]), model["state"], A.shape[0], 0.9)
-    normal = Normal(pattern)
-    normal.factor(W, None, np.zeros(A.shape[0]))
-    M = (A * W) @ A.T
+    equations = Equations(pattern)
+    assert equations.factor(W, np.ones(A.shape[0]), 0, 0.0)
     expected = np.random.default_rng(0).normal(size=A.shape[0])
-    np.testing.assert_allclose(normal.solve(M @ expected), expected, rtol=1e-6)
+    found = (A * W) @ A.T @ expected
+    equations.solve(found)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 # What it hands back ---------------------------------------------------------------------------------------------------

@@ -268,7 +268,7 @@ class NormBall(Constraint, Ranked):
             return Barrier([curve], lambda unit, price, lack: view.fill(unit * curve.force))
         if np.isinf(p):
             box = Box(view, center + self.radius, center - self.radius)
-            return Barrier([box], lambda unit, price, lack: view.fill(unit * box.net()))
+            return Barrier([box], lambda unit, price, lack: view.fill(unit * box.net))
         powers = Powers(view, center, p, self.radius)
         return Barrier([powers], lambda unit, price, lack: view.fill(unit * powers.force))
 

@@ -147,7 +147,7 @@ class Bounds(Constraint, Ranked):
         box = Box(view, view.take(self.upper), view.take(self.lower))
 
         def dual(unit: float, price: float, lack: Array) -> Array:
-            out = view.fill(unit * box.net())
+            out = view.fill(unit * box.net)
             out[self.upper == 0] = price
             return out
 

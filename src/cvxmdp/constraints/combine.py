@@ -198,8 +198,7 @@ def _is_flat(block: Constraint) -> bool:
 def _merge(members: Sequence[Linear]) -> Linear:
     if len(members) == 1:
         return members[0]
-    all_sparse = all(sp.issparse(m.rows) for m in members)
-    parts = [m.rows if all_sparse or not sp.issparse(m.rows) else m.rows.toarray() for m in members]
-    rows = sp.vstack(parts, format="csr") if all_sparse else np.vstack(parts)
+    parts = [m.rows for m in members]
+    rows = sp.vstack(parts, format="csr") if any(sp.issparse(part) for part in parts) else np.vstack(parts)
     upper, lower = (np.concatenate([getattr(m, side) for m in members]) for side in ("upper", "lower"))
     return Linear(rows, at_most=upper, at_least=lower)

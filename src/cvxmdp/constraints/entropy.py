@@ -259,7 +259,7 @@ class EntropicLimit(Constraint):
         curve = Curve(view, function)
 
         def dual(unit: float, price: float, lack: Array) -> Array:
-            m = unit * curve.m / size
+            m = unit * float(curve.m[0]) / size
             return np.append(self.function.subgradient(view, m, size * function.slope, price, lack), m)
 
         return Barrier([curve], dual)

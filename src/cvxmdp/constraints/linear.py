@@ -241,6 +241,8 @@ class Linear(Constraint, Ranked):
 
     def contradiction(self) -> Array | None:
         """Return multipliers that prove the limits contradict each other (``E'm = 0``, negative support), or None."""
+        if np.all(self.lower <= 0) and np.all(self.upper >= 0):
+            return None  # zero obeys
         if self._independent() or (self._no_zero_row and self.rows.shape[0] > QR_ROWS):
             return None  # among so many rows engines find it sooner
         from scipy.optimize import linprog  # here, since it doubles the time of importing the library
@@ -443,9 +445,9 @@ class Linear(Constraint, Ranked):
         def dual(unit: float, price: float, lack: Array) -> Array:
             out = np.zeros(self.upper.size)
             if caps is not None:
-                out[of_states] = unit * caps.net() / factors[of_states]
+                out[of_states] = unit * caps.net / factors[of_states]
             if rows is not None:
-                out[others] = unit * rows.net()
+                out[others] = unit * rows.prices
             for i in np.flatnonzero(self._never):
                 row = _dense(self.rows[[int(i)]]).ravel()
                 out[i] = price / float(np.min(row[row > 0], initial=np.inf))

@@ -188,14 +188,9 @@ def factor_spd(matrix: Any) -> Solve:
     return lambda rhs: np.asarray(la.cho_solve((upper, False), rhs, check_finite=False))
 
 
-def factor_policy(how: str, transition: Any, gamma: float) -> tuple[StartedSolve, StartedSolve]:
-    """Return solvers of ``(I - gamma P_pi) x = rhs`` and of its transpose, with factors refined once."""
-    size = transition.shape[0]
-    if how == "sparse":
-        matrix = sp.csc_matrix(sp.identity(size) - gamma * sp.csc_matrix(transition))
-        lu = sparse_factor(matrix)
-        return _refined(matrix, lu.solve), _refined(matrix.T, lambda rhs: lu.solve(rhs, trans="T"))
-    matrix = np.eye(size) - gamma * (transition.toarray() if sp.issparse(transition) else transition)
+def factor_policy(transition: Any, gamma: float) -> tuple[StartedSolve, StartedSolve]:
+    """Return solvers of ``(I - gamma P_pi) x = rhs`` and of its transpose by dense factors, refined once."""
+    matrix = np.eye(transition.shape[0]) - gamma * (transition.toarray() if sp.issparse(transition) else transition)
     # Columns of the transpose are dominated by their diagonal, so that no pivoting brings in subtractions: visits come
     # out exact to rounding in every entry, however small.
     dense = la.lu_factor(matrix.T, check_finite=False)

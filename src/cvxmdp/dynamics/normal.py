@@ -1,27 +1,24 @@
-"""The normal equations over states, ``A K^-1 A' V = rhs`` with ``A = Xi' - gamma P'``, formed and factored.
+"""The normal equations over states, ``A K^-1 A' V = rhs`` with ``A = Xi' - gamma P'``: where their entries lie.
 
-K is positive definite over pairs: a diagonal, plus ``stiffness_s 1 1'`` over the pairs of a state s.  With W the
-inverse of the diagonal, what the pairs of a state have in common, their mean weighted by W, counts only
-``1 / (1 + stiffness total W)`` times; it is never subtracted, so that nothing cancels (gram.py).
-
-The pattern is analyzed once a model.  Factors are sparse (qdldl, which keeps its order and its symbolic factor) where
-the matrix is, else dense.
+They are formed and factored in C (src/native/factor.h), sparse in an order that keeps the fill small where the matrix
+is sparse, else dense.  The pattern is analyzed once a model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import qdldl
-import scipy.linalg as la
 import scipy.sparse as sp
 from scipy.sparse.csgraph import breadth_first_order
 
 from cvxmdp.mdp import Array, Indices
+
+Whole = npt.NDArray[np.int32]
+
+NONE = np.zeros(0, np.int32)
 
 DENSE_SHARE = 0.03
 """From this share of entries on a dense factor is faster than a sparse one, which fills up: on machines that wear (256
@@ -32,8 +29,6 @@ SMALL = 60
 """Up to here a dense factor takes a tenth of a millisecond."""
 MOST_PLACES = 60_000_000
 """Entries of the table that says where products go; beyond, the matrix is nearly dense."""
-LIFTS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)
-"""Added to the diagonal, relatively, where rounding leaves the matrix not positive definite."""
 MOST_STATES, DENSE_STATES = 150_000, 6000
 """Up to here factors fit and take seconds: sparse ones, and dense ones."""
 SCALAR_SPEED, BLAS_SPEED = 1e9, 3e10
@@ -69,29 +64,35 @@ def reached_states(P: Any, owner: Indices, initial: Array) -> Indices:
         return begun
     P = sp.csr_array(P)
     # One more state leads to those the process begins in.
-    rows = np.append(np.repeat(owner, np.diff(P.indptr)), np.full(begun.size, S))
-    graph = sp.csr_array((np.ones(rows.size), (rows, np.append(P.indices, begun))), shape=(S + 1, S + 1))
+    ends = P.indptr[np.searchsorted(owner, np.arange(S + 1))]
+    ends, columns = np.append(ends, P.nnz + begun.size), np.concatenate([P.indices, begun]).astype(np.int32)
+    graph = sp.csr_array((np.ones(columns.size, np.int8), columns, ends.astype(np.int32)), shape=(S + 1, S + 1))
     order = breadth_first_order(graph, S, return_predecessors=False)
     return np.sort(order[order < S]).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Where the entries of the equations of a model lie, or of some of its pairs and states."""
+    """Where the entries of the equations of a model lie, or of some of its pairs and states; read by ``_path.Core``."""
 
-    A: Any
-    """``Xi' - gamma P'``, states x pairs."""
-    rows: Any
-    """Its transpose."""
     owner: Indices
     first: Indices
-    local: npt.NDArray[np.int32]
+    starts: Whole
+    """Rows of ``A' = Xi - gamma P``, a pair each: where they start, their columns and values."""
+    columns: Whole
+    values: Array
+    local: Whole
     """For each entry of a row: the number of its state among those that the row's own state reaches."""
-    reached: Any
+    reached_starts: Whole
+    reached: Whole
     """Which states the pairs of each state reach, itself included."""
-    upper: Any
-    """The upper triangle by columns, or None where the matrix is dense."""
-    place: npt.NDArray[np.int32] | None
+    order: Whole | None
+    """In which order states are eliminated; None where the matrix is dense."""
+    upper_starts: Whole
+    upper_rows: Whole
+    """The upper triangle by columns."""
+    place: Whole
+    """Where the product of each two states lies in it that a state reaches."""
 
     @property
     def num_states(self) -> int:
@@ -101,111 +102,50 @@ class Pattern:
     @classmethod
     def of(cls, P: Any, owner: Indices, num_states: int, gamma: float) -> Pattern:
         """Analyze the rows P of pairs sorted by their state."""
-        pairs = owner.size
-        Xi = sp.csr_array((np.ones(pairs), (np.arange(pairs), owner)), shape=(pairs, num_states))
-        rows = sp.csr_array(Xi - gamma * sp.csr_array(P))
-        rows.sort_indices()
-        first = np.searchsorted(owner, np.arange(num_states + 1)).astype(np.int64)
-        ones = sp.csr_array((np.ones(rows.nnz), rows.indices, rows.indptr), shape=rows.shape)
-        reached = sp.csr_array(Xi.T @ ones)
-        reached.sort_indices()
-        state = np.repeat(owner, np.diff(rows.indptr)).astype(np.int64)
-        sizes = np.diff(reached.indptr).astype(np.int64)
-        keys = np.repeat(np.arange(num_states, dtype=np.int64), sizes) * num_states + reached.indices
-        local = np.searchsorted(keys, state * num_states + rows.indices) - reached.indptr[state]
-        upper, place = None, None
-        if num_states > SMALL and np.sum(sizes**2) <= MOST_PLACES:
-            shape = (num_states, num_states)
-            by_column = sp.csc_array((np.ones(reached.nnz), reached.indices, reached.indptr), shape=shape)
-            product = by_column @ by_column.T
-            few = max(DENSE_SHARE * num_states, SPARSE_ENTRIES) * num_states
-            if product.nnz <= few or num_states > DENSE_STATES:
-                from cvxmdp.dynamics import gram
+        from cvxmdp import _path
 
-                upper = sp.csc_matrix(sp.triu(product, format="csc"))
-                upper.sort_indices()
-                place = np.empty(int(np.sum(sizes * (sizes + 1) // 2)), dtype=np.int32)
-                gram.places(reached.indptr, reached.indices, upper.indptr, upper.indices, place)
-        return cls(sp.csr_array(rows.T), rows, owner, first, local.astype(np.int32), reached, upper, place)
-
-    def flow(self, x: Array) -> Array:
-        """Return ``A x``."""
-        from cvxmdp.dynamics import gram
-
-        return np.asarray(gram.times(self.A.indptr, self.A.indices, self.A.data, x))
+        P, S = sp.csr_array(P), num_states
+        if not P.has_sorted_indices:
+            P = P.sorted_indices()
+        first = np.searchsorted(owner, np.arange(S + 1)).astype(np.int64)
+        most = P.nnz + owner.size
+        starts, columns, values = np.empty(owner.size + 1, np.int32), np.empty(most, np.int32), np.empty(most)
+        given = (P.indptr.astype(np.int32, copy=False), P.indices.astype(np.int32, copy=False), P.data)
+        entries = _path.rows(*given, first, gamma, starts, columns, values)
+        columns, values = columns[:entries], values[:entries]
+        reached_starts, reached, local = np.empty(S + 1, np.int32), np.empty(entries, np.int32), np.empty_like(columns)
+        reached = reached[: _path.reach(first, starts, columns, reached_starts, reached, local)]
+        rows = (owner, first, starts, columns, values, local, reached_starts, reached)
+        sizes = np.diff(reached_starts).astype(np.int64)
+        few = int(max(DENSE_SHARE * S, SPARSE_ENTRIES) * S + S) // 2 if S <= DENSE_STATES else MOST_PLACES
+        upper_starts = np.empty(S + 1, np.int32)
+        if S <= SMALL or np.sum(sizes**2) > MOST_PLACES:
+            entries = -1
+        else:
+            entries = _path.couple(reached_starts, reached, few, upper_starts, NONE)
+        if entries < 0:
+            return cls(*rows, None, NONE, NONE, NONE)
+        upper_rows, place = np.empty(entries, np.int32), np.empty(int(np.sum(sizes * (sizes + 1) // 2)), np.int32)
+        _path.couple(reached_starts, reached, few, upper_starts, upper_rows)
+        _path.places(reached_starts, reached, upper_starts, upper_rows, place)
+        return cls(*rows, minimum_degree(upper_starts, upper_rows), upper_starts, upper_rows, place)
 
     def back(self, V: Array) -> Array:
         """Return ``A'V``."""
-        from cvxmdp.dynamics import gram
-
-        return np.asarray(gram.times(self.rows.indptr, self.rows.indices, self.rows.data, V))
+        return np.add.reduceat(self.values * V[self.columns], self.starts[:-1])
 
     def per_state(self, x: Array) -> Array:
         """Return sums over the pairs of each state."""
         return np.add.reduceat(x, self.first[:-1])
 
 
-class Normal:
-    """The equations of one solve: their matrix and its factor are made anew for every W."""
+def minimum_degree(starts: Whole, columns: Whole) -> Whole:
+    """Return an order of elimination that keeps the fill small: by approximate minimum degree.
 
-    def __init__(self, pattern: Pattern) -> None:
-        self.pattern = pattern
-        S = pattern.num_states
-        if pattern.upper is not None:
-            upper = pattern.upper
-            self._matrix = sp.csc_matrix((np.empty(upper.nnz), upper.indices, upper.indptr), shape=upper.shape)
-            self._corners = upper.indptr[1:] - 1
-        else:
-            self._matrix = np.empty((S, S))
-        self._solver: Any = None
-        self._solve: Callable[[Array], Array]
+    The graph is given by the neighbours of each state, where one direction of an edge is enough.
+    """
+    from cvxmdp import _path
 
-    def factor(self, W: Array, stiffness: Array | None, shift: Array) -> None:
-        """Form and factor the matrix, with a shift added to its diagonal."""
-        from cvxmdp.dynamics import gram
-
-        pattern = self.pattern
-        rows, reached = pattern.rows, pattern.reached
-        soft = np.ones(pattern.num_states)
-        if stiffness is not None:
-            soft = 1 / (1 + stiffness * pattern.per_state(W))
-        known = (pattern.first, rows.indptr, pattern.local, rows.data, reached.indptr)
-        if pattern.upper is not None:
-            gram.sparse_gram(*known, pattern.place, W, soft, self._matrix.data)
-        else:
-            gram.dense_gram(*known, reached.indices, W, soft, self._matrix)
-        for lift in LIFTS:
-            if self._factored(lift, shift):
-                return
-        raise la.LinAlgError("the normal equations are singular")
-
-    def _factored(self, lift: float, shift: Array) -> bool:
-        """Try to factor the matrix with a lift."""
-        if self.pattern.upper is None:
-            # Row by row the lower triangle is the upper one column by column, as LAPACK likes it.
-            tried = self._matrix.T.copy(order="F")
-            corners = np.einsum("ii->i", tried)
-            corners *= 1 + lift
-            corners += shift
-            upper, info = la.lapack.dpotrf(tried, lower=0, overwrite_a=1, clean=0)
-            self._solve = lambda rhs: np.asarray(la.lapack.dpotrs(upper, rhs, lower=0)[0])
-            return bool(info == 0)
-        data = self._matrix.data
-        before = data[self._corners]
-        data[self._corners] = before * (1 + lift) + shift
-        try:
-            if self._solver is None:
-                self._solver = qdldl.Solver(self._matrix, upper=True)
-            else:
-                self._solver.update(self._matrix, upper=True)
-        except (RuntimeError, ValueError, ArithmeticError):  # a pivot is zero
-            self._solver, data[self._corners] = None, before
-            return False
-        self._solve = self._solver.solve
-        return True
-
-    def solve(self, rhs: Array) -> Array:
-        """Solve for one right side, or for each column."""
-        if rhs.ndim == 1:
-            return np.asarray(self._solve(rhs))
-        return np.stack([self._solve(np.ascontiguousarray(column)) for column in rhs.T]).T
+    order = np.empty(starts.size - 1, np.int32)
+    _path.order(starts, columns, order)
+    return order

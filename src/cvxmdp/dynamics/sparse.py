@@ -54,14 +54,15 @@ class SparseDynamics(Tabular):
         return V
 
     def visits(self, pi: Array, start: Array | None = None) -> Array:
-        found = None if self._ordered is None else self._ordered.solve(pi, (1 - self.gamma) * self.rho)
+        ordered = None if self._quick else self._ordered
+        found = None if ordered is None else ordered.solve(pi, (1 - self.gamma) * self.rho)
         return super().visits(pi, start) if found is None else found
 
     def backward(self, pi: Array) -> Solve:
         general = super().backward(pi)
-        if self._ordered is None:
+        ordered = None if self._quick else self._ordered
+        if ordered is None:
             return general
-        ordered = self._ordered
 
         def solve(rhs: Array) -> Array:
             out = np.zeros_like(rhs)

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from cvxmdp import interrupts
 from cvxmdp.dynamics.base import Mask
+from cvxmdp.dynamics.elimination import Elimination
 from cvxmdp.dynamics.linear import (
     KRYLOV_TOLERANCE,
     NORMAL_STATES,
@@ -31,8 +32,14 @@ FIRST_SWEEPS = 30
 """Of value iteration before a small model's first policy is evaluated: about the time of one factor, and on grids and
 lakes one or two policies are left to evaluate instead of 7 to 18."""
 NORMAL_STEPS = 2000
-SPARSE_SHARE = 0.03
-"""Up to this share of entries the factor of a policy's matrix is sparse."""
+ELIMINATED_STATES = 20_000
+"""Up to here elimination may come first, beyond only where nothing else gets there."""
+FULL = 0.2
+"""From this share of entries on the factors of policies are dense."""
+BY_BLAS = 0.1
+"""Multiplications of plain loops that take as long as one of a dense factor."""
+QUICK_WORK = 3e7
+"""Multiplications of an elimination that takes up to 20 ms, less than what other methods need on slow models."""
 DENSE_STATES = 3000
 """Up to here a policy's matrix is factored where nothing else finds its rare visits, or up to ``SPARSE_STATES`` where
 the factor is sparse: in about a second or two."""
@@ -53,6 +60,7 @@ class Tabular(ABC):
         self.plan = plan
         self.P = P
         self._normal: Solve | None = None
+        self._last: tuple[Array, tuple[StartedSolve, StartedSolve]] | None = None
         self.factored = plan.normal == "sparse" or (plan.normal == "dense" and self.num_states <= NORMAL_STATES)
 
     @cached_property
@@ -134,8 +142,8 @@ class Tabular(ABC):
 
     def _solvers(self, pi: Array, accuracy: float = KRYLOV_TOLERANCE) -> tuple[StartedSolve, StartedSolve]:
         """Solvers of ``(I - gamma P_pi) x = rhs`` and of its transpose."""
-        if self.plan.policy in ("dense", "sparse"):
-            return factor_policy(self.plan.policy, self._policy_matrix(pi), self.gamma)
+        if self.plan.policy in ("dense", "sparse") or self._quick:
+            return self._factors(pi)
         forward, backward = self._products(pi)
         factors = cache(lambda: self._factors(pi))
         krylov = self.plan.policy == "iterative"
@@ -144,12 +152,39 @@ class Tabular(ABC):
             iterative(backward, self.gamma, accuracy, lambda: factors()[1], False, krylov),
         )
 
+    @cached_property
+    def elimination(self) -> Elimination | None:
+        """The pattern of the factors of policies, where their fill is small."""
+        wide = not self.plan.thin and self.num_states > DENSE_STATES
+        if self.plan.policy == "iterative" or wide or (self._entries > FULL * self.num_states**2):
+            return None
+        found = Elimination(self.P, self.first, self.gamma)
+        dense = self.num_states**3 / 3 if self.num_states <= DENSE_STATES else np.inf
+        return found if found.work <= BY_BLAS * dense + QUICK_WORK / 1000 else None
+
+    @property
+    def _entries(self) -> int:
+        return int(self.P.nnz if sp.issparse(self.P) else np.count_nonzero(self.P))
+
+    @property
+    def _quick(self) -> bool:
+        """Whether elimination comes first."""
+        if self.plan.policy != "approximate" or self.num_states > ELIMINATED_STATES:
+            return False
+        return self.elimination is not None and self.elimination.work <= QUICK_WORK
+
     def _factors(self, pi: Array) -> tuple[StartedSolve, StartedSolve]:
-        """Factors of a policy's matrix, sparse where it is."""
-        matrix = self._policy_matrix(pi)
-        entries = matrix.nnz if sp.issparse(matrix) else np.count_nonzero(matrix)
-        how = "sparse" if self.plan.thin or entries <= SPARSE_SHARE * self.num_states**2 else "dense"
-        return factor_policy(how, matrix, self.gamma)
+        """Factors of a policy, by elimination where its fill is small; those of the last policy are remembered."""
+        last = self._last
+        if last is not None and np.array_equal(last[0], pi):
+            return last[1]
+        if self.elimination is not None:
+            factors = self.elimination.factors(pi)
+            found: tuple[StartedSolve, StartedSolve] = (factors.values, factors.visits)
+        else:
+            found = factor_policy(self._policy_matrix(pi), self.gamma)
+        self._last = (pi.copy(), found)
+        return found
 
     def value(self, pi: Array, c: Array, start: Array | None = None) -> Array:
         return self._solvers(pi)[0](self.per_state(pi * c), start)
@@ -163,7 +198,7 @@ class Tabular(ABC):
     def backward_by_factors(self, pi: Array) -> Solve | None:
         if self.num_states > (SPARSE_STATES if self.plan.thin else DENSE_STATES):
             return None
-        return factor_policy("sparse" if self.plan.thin else "dense", self._policy_matrix(pi), self.gamma)[1]
+        return self._factors(pi)[1]
 
     def occupancy(self, pi: Array, start: Array | None = None) -> Array:
         d: Array = self.visits(pi, start)[self.owner]

@@ -37,7 +37,7 @@ NEWTON_STATES = 3000
 """Up to here a factor in every Newton step is worth its time and memory."""
 PATH_SECONDS = 100.0
 """Most predicted seconds of path following."""
-PATH_STEPS, PATH_OVERHEAD = 15, 1e-3
+PATH_STEPS, PATH_OVERHEAD = 13, 3e-4
 """Steps of path following, and seconds that each takes besides its factor."""
 ROWS_SPEED = 3e10
 """Multiplications a second of the dense factors for many rows, one of them a step."""
@@ -45,6 +45,8 @@ CAUTION = 3.0
 """On models that do not mix the method for many rows takes more steps than predicted."""
 EXACT_STATES = 2000
 """Up to here the states that a state reaches are counted; beyond, no more than all its entries."""
+PATH_QUICK = 0.015
+"""Predicted seconds of path following up to which it comes first in any model."""
 PATH_FIRST = 600
 """Up to here path following is faster than mixing on local models (1.8 times, median of 50 problems of
 benchmarks/real_problems.py, seed 9); above, where few policies do, mixing is."""
@@ -109,7 +111,7 @@ def choose_engines(
         interior: list[Engine] = [Interior()] if mdp.num_states <= INTERIOR_STATES else []
         seconds = np.inf if own else _path_seconds(mdp, constraints)
         path: list[Engine] = [Path()] if seconds <= PATH_SECONDS else []
-        local = bool(path) and _local(mdp)
+        local = bool(path) and (seconds <= PATH_QUICK or _local(mdp))
         if linear and rows <= FEW_ROWS:
             equal = any(np.any(c.upper == c.lower) for c in constraints if isinstance(c, Linear))
             if local and (equal or mdp.num_states <= PATH_FIRST):

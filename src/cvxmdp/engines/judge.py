@@ -18,6 +18,7 @@ from cvxmdp.constraints.combine import Blocks, relative_ease
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines.presolve import Unconstrained, policy_iteration
 from cvxmdp.engines.prover import EPS, FINE, NEGLIGIBLE, Prover, Visits
+from cvxmdp.engines.purify import purify
 from cvxmdp.mdp import MDP, Array, Indices
 from cvxmdp.policy import Policy, policy_from_occupancy
 from cvxmdp.status import Progress, Status
@@ -36,6 +37,10 @@ RARELY = (1e-3, 1e-6)
 """Actions that are taken less often than so many times the most likely one may be left out."""
 CLOSED = 0.5
 """Share of the tolerance within which a gap needs no better bound."""
+CLEANING = 0.1
+"""Share of a solve's seconds, and of what the tolerance leaves to the gap, that a policy may take to randomize less."""
+SOON = 0.05
+"""Seconds that may be spent on it at any rate, so that answers on small models do not depend on the clock."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +196,8 @@ class Judge:
         return Candidate(candidate.policy, d, self._value(d), self._scale(d), violation, visits, error)
 
     def cleaned(self, candidate: Candidate) -> Candidate:
-        """Return a proven policy without actions that are hardly ever taken, where it is as good as proven, too."""
+        """Return a proven policy that randomizes less, where it is as good as proven, too."""
+        candidate = self._purified(candidate)
         pi, owner = candidate.policy.probabilities, self.dynamics.owner
         most = np.maximum.reduceat(pi, self.dynamics.first[:-1])[owner]
         for share in RARELY:
@@ -199,11 +205,34 @@ class Judge:
             if not np.any(rare) or interrupts.requested():
                 break
             tried = self.measured(self.candidate(np.where(rare, 0.0, candidate.d)))
-            assert self.bound is not None
-            gap = relative_gap(tried.value + tried.error - self.bound.value, tried.scale)
-            if tried.violation <= self.tolerance and gap <= self.tolerance:
+            if self._proven(tried):
                 return tried
         return candidate
+
+    def _purified(self, candidate: Candidate) -> Candidate:
+        """Return a policy that randomizes in as few states as rows bind, if all limits are rows and one is found."""
+        linear, bound = self.blocks.linear, self.bound
+        if linear is None or len(self.blocks.blocks) > 1 or bound is None:
+            return candidate
+        room = CLEANING * (self.tolerance * candidate.scale - (candidate.value + candidate.error - bound.value))
+        pi, multipliers = candidate.policy.probabilities, np.concatenate(bound.duals)
+        deadline = min(self.deadline, time.perf_counter() + max(CLEANING * self.elapsed(), SOON))
+        try:
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                masses = purify(self.dynamics, self.c, linear, candidate.d, pi, multipliers, room, deadline)
+        except (ArithmeticError, np.linalg.LinAlgError, MemoryError, RuntimeError):  # as where an engine breaks down
+            return candidate
+        if masses is None or not np.all(np.isfinite(masses)):
+            return candidate
+        tried = self.measured(self.candidate(masses))
+        worse = tried.violation > candidate.violation + TOLERATED * self.tolerance  # more than rounding may do
+        return tried if self._proven(tried) and not worse else candidate
+
+    def _proven(self, tried: Candidate) -> bool:
+        """Whether a policy obeys and its gap is within the tolerance, at the bound that is known."""
+        assert self.bound is not None
+        gap = relative_gap(tried.value + tried.error - self.bound.value, tried.scale)
+        return tried.violation <= self.tolerance and gap <= self.tolerance
 
     @property
     def _fallback(self) -> Indices:

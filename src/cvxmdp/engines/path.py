@@ -17,18 +17,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg as la
 import scipy.sparse as sp
 
 from cvxmdp.barriers import Barrier, Part, View
-from cvxmdp.dynamics.normal import Normal, Pattern, reached_states
+from cvxmdp.dynamics.normal import Pattern, reached_states
 from cvxmdp.engines.judge import Judge
 from cvxmdp.engines.presolve import indicator, policy_iteration
 from cvxmdp.mdp import MDP, Array, Indices
 from cvxmdp.status import Status
+from cvxmdp.threads import one_blas_thread
 
 Mask = npt.NDArray[np.bool_]
 
@@ -59,6 +60,11 @@ more visits than the first policies make."""
 EVEN_START = 1e-12
 """Share of an even initial distribution that is mixed in, relative to what limits can notice, so that no state is
 visited less often by orders of magnitude than need be."""
+NEGLIGIBLE = 1e-13
+"""Visits of a state, relative to what limits can notice, whose pairs do not shorten steps: in a tandem queue of 1600
+states they would make 41 steps of 17."""
+LEAST_NOTICED = 1e-12
+"""Visits that the cost can notice, relative to its largest entry, are at least this many."""
 LEAST_LIFT = 1e-3
 """By how much reduced costs are raised at the start at least, relative to the cost."""
 LOW = 0.1
@@ -100,7 +106,9 @@ class Path:
         status = None
         program = Program.of(judge)
         if program is not None and judge.refutation is None and judge.wants_optimum:
-            status = follow(judge, program)
+            # Fronts of sparse factors are too small for a second thread.
+            with one_blas_thread(program.pattern.order is not None):
+                status = follow(judge, program)
         return status, f"path following, {judge.steps} steps"
 
 
@@ -138,10 +146,12 @@ def follow(judge: Judge, program: Program) -> Status | None:
 class Program:
     """A problem as the method sees it: pairs that may be taken in states that are reached, in units of the cost."""
 
-    def __init__(self, judge: Judge, view: View, pattern: Pattern, unit: float, q: Array, chance: float) -> None:
+    def __init__(
+        self, judge: Judge, view: View, pattern: Pattern, unit: float, q: Array, chance: float, noticed: float
+    ) -> None:
         self.judge, self.view, self.pattern, self.unit, self.q = judge, view, pattern, unit, q
-        self.chance = chance
-        self.c = view.take(judge.c) / unit
+        self.chance, self.noticed = chance, noticed
+        self.c: Array = view.take(judge.c) / unit
         self.parts: list[Part] = []
         self.of_member: list[Barrier] = []
 
@@ -158,7 +168,8 @@ class Program:
         if found is None:
             return None
         kept, states, chance = found
-        inflow, d = _start(judge, kept, states)
+        noticed = _noticed(judge)
+        inflow, d = _start(judge, kept, states, EVEN_START * noticed)
         if not np.all(d > 0):
             return None
         owner = np.searchsorted(states, mdp.state[kept])
@@ -171,7 +182,7 @@ class Program:
             if (change := member.shrink(view)) is not None:
                 view = replace(view, weights=view.weights * change, d=view.d * change)
         unit = float(np.abs(view.take(judge.c)) @ view.d) + judge.blocks.size_of_value(view.fill(view.d))
-        program = cls(judge, view, pattern, unit if unit > 0 else 1.0, inflow[states], chance)
+        program = cls(judge, view, pattern, unit if unit > 0 else 1.0, inflow[states], chance, noticed)
         for member in members:
             stated = member.barrier(view, program.unit)
             if stated is None:
@@ -222,16 +233,21 @@ def _reached(mdp: MDP, allowed: Mask) -> tuple[Indices, Indices, float] | None:
     return kept[np.isin(owner[kept], states)], states, chance
 
 
-def _start(judge: Judge, kept: Indices, states: Indices) -> tuple[Array, Array]:
-    """Return the inflow, a little of it into every state, and the mean occupancy of the pairs under some policies.
+def _noticed(judge: Judge) -> float:
+    """Return how rare visits have to be so that neither the cost nor a limit can notice them."""
+    assert judge.best is not None
+    largest = float(np.max(np.abs(judge.c)))
+    # Without limits the cost may be next to nothing, which says little of what it is with them.
+    of_cost = max(judge.best.scale / largest, LEAST_NOTICED) if largest > 0 else 1.0
+    return min(1.0, of_cost, *(member.room() for member in judge.blocks.members))
+
+
+def _start(judge: Judge, kept: Indices, states: Indices, share: float) -> tuple[Array, Array]:
+    """Return the inflow, a share of it into all states, and the mean occupancy of the pairs under some policies.
 
     These are the even policy and some between it and the best one without limits.
     """
     dynamics, owner = judge.dynamics, judge.dynamics.owner
-    assert judge.best is not None
-    largest = float(np.max(np.abs(judge.c)))
-    noticed = [member.room() for member in judge.blocks.members] + [judge.best.scale / largest if largest > 0 else 1.0]
-    share = EVEN_START * min(1.0, *noticed)
     rho = (1 - share) * dynamics.rho
     rho[states] += share / states.size
     even = np.zeros(dynamics.num_pairs)
@@ -265,34 +281,46 @@ def _start(judge: Judge, kept: Indices, states: Indices) -> tuple[Array, Array]:
 
 
 class Point:
-    """Where the method is: ``X = (d, slacks)``, ``Z = (z, multipliers)``, V and the parts' free unknowns."""
+    """Where the method is: ``X = (d, slacks)``, ``Z = (z, multipliers)``, V, l (``level``), the parts' free unknowns.
+
+    Its arrays are changed in place by ``_path.Core``, which has Newton's system.  A move is one array: the products
+    ``X Z`` that it aims at, then the changes of X, Z, V, free, of the columns' unknowns and of the states' multipliers.
+    All of it is linear in the aims and in ``full``, which is one for a step and zero for a correction of one.
+    """
 
     def __init__(self, program: Program) -> None:
-        self.program, self.parts, self.pattern = program, program.parts, program.pattern
-        self.normal = Normal(program.pattern)
-        view, c, gamma = program.view, program.c, program.judge.dynamics.gamma
-        d = view.d
+        from cvxmdp import _path
+
+        self.program, self.parts = program, program.parts
+        view, gamma = program.view, program.judge.dynamics.gamma
+        d, pattern = view.d, program.pattern
         V = program.judge.unconstrained.V[view.states] / program.unit
         # A constant in V counts (1 - gamma) times.  So it is an unknown of its own, the price of the total of d, in
         # place of the value of the state that is visited most.
         self.ground = int(np.argmax(view.per_state(d)))
         self.V, self.level = V - V[self.ground], (1 - gamma) * float(V[self.ground])
-        reduced = c - self.pattern.back(self.V) - self.level
+        self.c, self.q = program.c, program.q
+        reduced = self.c - pattern.back(self.V) - self.level
         # Lowering the level raises all reduced costs alike, so that they begin positive.
         lift = max(float(reduced @ d), LEAST_LIFT)
         self.level -= lift
         z = np.maximum(reduced + lift, LOW * lift)
-        self.mu = float(d @ z)
-        begun = [part.start(d, self.mu) for part in self.parts]
+        begun = [part.start(d, float(d @ z)) for part in self.parts]
         self.X = np.concatenate([d, *(s for s, _, _ in begun)])
         self.Z = np.concatenate([z, *(m for _, m, _ in begun)])
         self.free = np.concatenate([np.zeros(0), *(free for _, _, free in begun)])
         self.W = np.concatenate([view.weights, *(part.weights for part in self.parts)])
-        self.num = d.size
+        self.off, self.missing = np.empty_like(d), np.empty_like(self.V)
+        self.num, self.negligible = d.size, NEGLIGIBLE * program.noticed
         self.calmed = False
         self.of_part = _slices([part.weights.size for part in self.parts], d.size)
         self.of_free = _slices([part.num_free for part in self.parts], 0)
+        for part, own in zip(self.parts, self.of_part, strict=True):
+            part.m = self.Z[own]
         self.straight = all(part.straight for part in self.parts)
+        self.core = _path.Core(pattern, self, self.parts)
+        size = self.X.size
+        self.of_aims, self.of_X, self.of_Z = slice(0, size), slice(size, 2 * size), slice(2 * size, 3 * size)
 
     @property
     def d(self) -> Array:
@@ -301,247 +329,74 @@ class Point:
 
     def linearize(self) -> None:
         """See what the equations look like here, and how far they are from holding."""
-        program, d, z = self.program, self.d, self.Z[: self.num]
-        self.gap = float(self.X @ self.Z)
-        self.mu = self.gap / float(self.W.sum())
-        for part, s, f in zip(self.parts, self.of_part, self.of_free, strict=True):
-            part.linearize(d, self.X[s], self.Z[s], self.free[f])
-        self.off = program.c - self.pattern.back(self.V) - self.level - z
-        for part in self.parts:
-            self.off = self.off + part.force
-        self.missing = program.q - self.pattern.flow(d)
-        self.lacking = 1 - float(d.sum())
-        self.open = max(
-            abs(self.lacking),
-            float(np.abs(self.missing).sum()),
-            float(np.abs(self.off) @ d),
-            *(part.open for part in self.parts), 0.0,
-        )  # fmt: skip
+        self.gap, self.mu, self.open, self.lacking = self.core.linearize(self.level)
+
+    def move(self, aims: Array | float, full: float) -> Array:
+        """Return the move towards products ``X Z = aims``, in full, or with ``full`` zero as a correction."""
+        move = np.empty(self.core.size)
+        move[self.of_aims] = aims
+        self.core.move(move, full)
+        return move
 
     def step(self) -> bool:
         """Take one step; return whether it led anywhere."""
-        try:
-            system = System(self)
-        except (ValueError, RuntimeError, la.LinAlgError):  # not finite, or singular
+        if not self.core.factor(GROUNDED):
             return False
-        nothing = np.zeros_like(self.X)
-        ahead = system.move(nothing, 1.0)
+        X, Z, W, of_X, of_Z = self.X, self.Z, self.W, self.of_X, self.of_Z
+        ahead = self.move(0.0, 1.0)
         primal, dual = (min(1.0, length) for length in self._lengths(ahead))
-        left = float((self.X + primal * ahead.X) @ (self.Z + dual * ahead.Z))
+        left = float((X + primal * ahead[of_X]) @ (Z + dual * ahead[of_Z]))
         aim = (left / self.gap) ** 3 * self.mu
-        aims = aim * self.W
-        move = ahead.plus(system.move(aims - ahead.X * ahead.Z, 0.0), 1.0)
+        aims = aim * W
+        move = ahead + self.move(aims - ahead[of_X] * ahead[of_Z], 0.0)
         lengths = self._lengths(move)
         even = None
         if min(lengths) < FINE:
             # The second-order correction may be too long: take the share of it that leads farthest.
-            even = system.move(self.W, 0.0)
-            centred = ahead.plus(even, aim)
-            bent = move.plus(centred, -1.0)
+            even = self.move(W, 0.0)
+            centred = ahead + aim * even
+            bent = move - centred
             best, lengths = 1.0, lengths
             for share in SHARES:
                 reach = self._lengths(centred, bent, share)
                 if _reach(reach) > 1.01 * _reach(lengths):
                     best, lengths = share, reach
-            move = centred.plus(bent, best)
+            move = centred + best * bent
         for _ in range(CORRECTIONS):
             if min(lengths) >= LONG:
                 break
             further = [min(1.0, 1.1 * length + 0.1) for length in lengths]
-            products = (self.X + further[0] * move.X) * (self.Z + further[1] * move.Z)
+            products = (X + further[0] * move[of_X]) * (Z + further[1] * move[of_Z])
             wanted = np.maximum(np.clip(products, aims / FACTOR, aims * FACTOR) - products, -FACTOR * aims)
-            tried = move.plus(system.move(wanted, 0.0), 1.0)
+            tried = move + self.move(wanted, 0.0)
             reach = self._lengths(tried)
             if _reach(reach) < _reach(lengths) + 0.1 * (sum(further) - _reach(lengths)):
                 break
             move, lengths = tried, reach
+        full = 1.0
         self.calmed = min(lengths) < SHORT and not self.calmed
         if self.calmed:
             # Too near the border to go on: bring the products together first, and do less about all else.
-            even = even or system.move(self.W, 0.0)
-            spread = system.move(self.X * self.Z, 0.0)
+            even = self.move(W, 0.0) if even is None else even
+            spread = self.move(X * Z, 0.0)
             for share in CALMER:
-                calm = ahead.scaled(share).plus(even, self.mu).plus(spread, share - 1)
+                calm = share * ahead + self.mu * even + (share - 1) * spread
                 reach = self._lengths(calm)
                 if min(reach) > 2 * min(lengths):
-                    move, lengths = calm, reach
+                    move, lengths, full = calm, reach, share
                 if min(lengths) >= SHORT:
                     break
-        move = system.refined(move)
+        self.core.refine(move, full)
         primal, dual = (min(1.0, BACK_OFF * length) for length in self._lengths(move))
         if not (np.isfinite(primal + dual) and max(primal, dual) > SHORTEST):
             return False
-        self.X, self.Z = self.X + primal * move.X, self.Z + dual * move.Z
-        self.V, self.free = self.V + dual * move.V, self.free + dual * move.free
-        self.level -= dual * float(move.columns[0])
+        self.level += self.core.advance(move, primal, dual)
         return True
 
-    def _lengths(self, move: Move, other: Move | None = None, share: float = 0.0) -> tuple[float, float]:
-        """The longest steps, with a share of another, that leave slacks, and multipliers, positive."""
-        from cvxmdp.engines.elementwise import longest  # here, since loading the compiler takes a second
-
-        other = other or move
-        primal = longest(self.X, move.X, other.X, share)
-        dual = longest(self.Z, move.Z, other.Z, share)
+    def _lengths(self, *move: Any) -> tuple[float, float]:
+        """The longest steps along a move, with a share of another, that leave slacks, and multipliers, positive."""
+        primal, dual = self.core.lengths(*move)
         return (primal, dual) if self.straight else (min(primal, dual),) * 2
-
-
-@dataclass(frozen=True, eq=False)
-class Move:
-    """A step towards ``X Z = aims``; all of it is linear in the aims and in whether it is a full one."""
-
-    aims: Array
-    full: float
-    X: Array
-    Z: Array
-    V: Array
-    free: Array
-    columns: Array
-    """Unknowns of the parts' columns."""
-    of_states: Array
-    """Multipliers of limits on states."""
-
-    def scaled(self, share: float) -> Move:
-        """Return a share of the step."""
-        return Move(**{name: share * value for name, value in vars(self).items()})
-
-    def plus(self, other: Move, share: float) -> Move:
-        """Return the step with a share of another one."""
-        mine, others = vars(self), vars(other)
-        return Move(**{name: value + share * others[name] for name, value in mine.items()})
-
-
-Solved = tuple[Array, Array, Array, Array]
-"""Changes of d, the columns' unknowns, the multipliers of limits on states, and V."""
-
-
-class System:
-    """Newton's system at a point, factored.
-
-    ``K x + columns n - A'y = force``,  ``columns'x - block n = border``,  ``A x = missing``; the multipliers of limits
-    on states are part of K, and come out with x.
-    """
-
-    def __init__(self, point: Point) -> None:
-        self.point, self.pattern, self.normal = point, point.pattern, point.normal
-        self.d, self.z = point.d, point.Z[: point.num]
-        diagonal = self.z / self.d
-        curvature, stiffness = None, None
-        # The first column is of the total of d, which the flow equations imply, but only (1 - gamma) times.
-        columns: list[Array] = [np.ones((point.num, 1))]
-        blocks: list[Array | None] = [np.zeros((1, 1))]
-        for part in point.parts:
-            diagonal = diagonal + part.diagonal
-            if part.per_state is not None:
-                curvature = part.per_state if curvature is None else curvature + part.per_state
-            if part.stiffness is not None:
-                stiffness = part.stiffness if stiffness is None else stiffness + part.stiffness
-            if part.columns is not None:
-                columns.append(part.columns)
-                blocks.append(part.block)
-        self.diagonal, self.W = diagonal, 1 / diagonal
-        zero = np.zeros(self.pattern.num_states)
-        self.stiff = curvature is not None or stiffness is not None
-        self.curvature = zero if curvature is None else curvature
-        self.stiffness = zero if stiffness is None else stiffness
-        total = self.curvature + self.stiffness
-        self.shift = np.zeros(self.pattern.num_states)
-        self.shift[point.ground] = GROUNDED * float(self.W.sum())
-        self.normal.factor(self.W, total if self.stiff else None, self.shift)
-        self.by_state = self.pattern.per_state(self.W)
-        self.softness = 1 / (1 + total * self.by_state)
-        self.total = total
-        self.sizes = [0 if part.columns is None else part.columns.shape[1] for part in point.parts]
-        self.columns = np.hstack(columns)
-        self.block = la.block_diag(*blocks)
-        self.bent = np.stack([self._apply(np.ascontiguousarray(u), None)[0] for u in self.columns.T]).T
-        self.flows = np.stack([self.pattern.flow(u) for u in self.bent.T]).T
-        self.solved = self.normal.solve(self.flows)
-        small = self.columns.T @ self.bent + self.block - self.flows.T @ self.solved
-        *self.small, info = la.lapack.dgetrf(small)
-        if info > 0:
-            raise la.LinAlgError("the columns' own equations are singular")
-
-    def _apply(self, g: Array, pull: Array | None) -> tuple[Array, Array]:
-        """Return ``K^-1 g``, and the multipliers of the states' limits, which ``pull`` changes by themselves."""
-        W, owner = self.W, self.pattern.owner
-        if not self.stiff:
-            return W * g, np.zeros(0)
-        mean = self.pattern.per_state(W * g) / self.by_state
-        # The pairs' mean moves by what is left of the pull once states give way.
-        rest = (mean if pull is None else mean - pull) * self.softness
-        x = W * ((g - mean[owner]) + rest[owner])
-        stiff = self.total * self.by_state * mean
-        net = (stiff if pull is None else stiff + pull) * self.softness - self.curvature * self.by_state * rest
-        return x, net
-
-    def move(self, aims: Array, full: float) -> Move:
-        """Return the move towards products ``X Z = aims``, in full, or with ``full`` zero as a correction."""
-        force, border, pull = self._sides(aims, full)
-        return self._moved(aims, full, self._once(force, border, full * self.point.missing, pull), pull)
-
-    def refined(self, move: Move) -> Move:
-        """Solve once more for what rounding left."""
-        pattern, aims, full = self.pattern, move.aims, move.full
-        force, border, given = self._sides(aims, full)
-        x, y, net, V = move.X[: self.point.num], move.columns, move.of_states, move.V
-        rest = force - self.diagonal * x + pattern.back(V)
-        left = full * self.point.missing - pattern.flow(x)
-        left[self.point.ground] = 0.0
-        pull = given
-        if self.stiff:
-            u = pattern.per_state(x)
-            rest -= (self.curvature * u + net)[pattern.owner]
-            # The states' own equations: net = stiffness u + pull.
-            pull = (self.stiffness * u - net) + (0.0 if given is None else given)
-        rest -= self.columns @ y
-        border = border - self.columns.T @ x + self.block @ y
-        more = self._once(rest, border, left, pull)
-        solved = (x + more[0], y + more[1], net + more[2], V + more[3])
-        return self._moved(aims, full, solved, given)
-
-    def _sides(self, aims: Array, full: float) -> tuple[Array, Array, Array | None]:
-        """Return the right sides of the equations."""
-        point = self.point
-        force = aims[: point.num] / self.d - full * (self.z + point.off)
-        borders: list[Array] = [np.array([full * point.lacking])]
-        pull = None
-        for part, s in zip(point.parts, point.of_part, strict=True):
-            extra, border, of_states = part.aim(aims[s], full)
-            force = force - extra
-            borders.append(border)
-            if of_states is not None:
-                pull = of_states if pull is None else pull + of_states
-        return force, np.concatenate(borders), pull
-
-    def _moved(self, aims: Array, full: float, solved: Solved, pull: Array | None) -> Move:
-        """Return the changes that belong to a solution."""
-        point, d, z = self.point, self.d, self.z
-        x, y, net, V = solved
-        dX, dZ, free = [x], [(aims[: point.num] - z * (full * d + x)) / d], [np.zeros(0)]
-        change = net
-        if pull is not None:
-            # Where limits are stiff, from the multipliers: adding up x would lose it to rounding.
-            stiff = self.stiffness * self.by_state > 1
-            plain = self.pattern.per_state(x)
-            change = np.where(stiff, (net - pull) / np.where(stiff, self.stiffness, 1.0), plain)
-        at = 1
-        for part, s, size in zip(point.parts, point.of_part, self.sizes, strict=True):
-            ds, dm, df = part.respond(aims[s], full, x, y[at : at + size], change)
-            dX.append(ds)
-            dZ.append(dm)
-            free.append(df)
-            at += size
-        return Move(aims, full, np.concatenate(dX), np.concatenate(dZ), V, np.concatenate(free), y, net)
-
-    def _once(self, force: Array, border: Array, missing: Array, pull: Array | None) -> Solved:
-        """Solve by the factor: first for V alone, then for the columns' unknowns."""
-        x = self._apply(force, pull)[0]
-        V = self.normal.solve(missing - self.pattern.flow(x))
-        y = la.lapack.dgetrs(*self.small, self.columns.T @ x + self.flows.T @ V - border)[0]
-        V = V + self.solved @ y
-        x, net = self._apply(force - self.columns @ y + self.pattern.back(V), pull)
-        return x, y, net, V
 
 
 def _slices(sizes: Sequence[int], start: int) -> list[slice]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cvxmdp import interrupts
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines import elementwise
 from cvxmdp.mdp import Array
@@ -66,7 +67,7 @@ def newton(
     r = q - dynamics.flow(d)
     residual, count = _size(dynamics, r), 0
     best, best_V, best_a = residual, V, a
-    while best > tolerance and count < steps:
+    while best > tolerance and count < steps and not interrupts.late():
         count += 1
         direction = dynamics.solve_visited(d > 0, shift, r) / sigma
         slope, length = r @ direction, 1.0

@@ -156,7 +156,7 @@ class EntropicTerm(Term):
             reference[self._allowed] = self.function.reference
             everything = Entropic(reference)
         function = everything.smooth(view, 0.0, 1.0)
-        smooth = Smooth(function, self.weight / unit)
+        smooth = Smooth(view, function, self.weight / unit)
 
         def dual(unit: float, price: float, lack: Array) -> Array:
             return self._kept(everything.subgradient(view, self.weight, function.slope, price, lack))
