@@ -106,6 +106,7 @@ class Entropic:
 
     def onto(self, x: Array, bound: float) -> tuple[Array, float]:
         """Return the nearest entries with ``F <= bound``, and the multiplier of the bound."""
+
         def root(
             y: Array, count: Array, log_ratio: Array, goal: float, out: Array, start: float, tolerance: float
         ) -> float:

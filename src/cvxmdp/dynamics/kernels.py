@@ -23,18 +23,14 @@ def sweep(
     return best, pair
 
 
-def advantage(
-    data: Array, indices: Whole, indptr: Whole, owner: Indices, gamma: float, c: Array, V: Array
-) -> Array:
+def advantage(data: Array, indices: Whole, indptr: Whole, owner: Indices, gamma: float, c: Array, V: Array) -> Array:
     """``c + gamma P V - Xi V``."""
     out = np.empty(owner.size)
     _dynamics.advantage(data, indices, indptr, owner, gamma, c, V, out, threads.allowed())
     return out
 
 
-def advantages(
-    data: Array, indices: Whole, indptr: Whole, owner: Indices, gamma: float, C: Array, V: Array
-) -> Array:
+def advantages(data: Array, indices: Whole, indptr: Whole, owner: Indices, gamma: float, C: Array, V: Array) -> Array:
     """``C + gamma P V - Xi V`` for the columns of C and V at once: P is read a single time."""
     out = np.empty(C.shape)
     _dynamics.advantages(data, indices, indptr, owner, gamma, C, V, out, threads.allowed())
@@ -74,9 +70,7 @@ def flow(data: Array, indices: Whole, indptr: Whole, first: Indices, gamma: floa
     return out
 
 
-def flow_of_two(
-    data: Array, indices: Whole, indptr: Whole, first: Indices, gamma: float, d: Array, e: Array
-) -> Array:
+def flow_of_two(data: Array, indices: Whole, indptr: Whole, first: Indices, gamma: float, d: Array, e: Array) -> Array:
     """:func:`flow` of two vectors: P is read a single time."""
     out = np.empty((2, first.size - 1))
     _dynamics.flow_of_two(data, indices, indptr, first, gamma, d, e, out, threads.allowed())

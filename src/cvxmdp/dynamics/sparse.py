@@ -136,8 +136,8 @@ class SparseDynamics(Tabular):
         if not sp.issparse(X) or self.plan.normal == "sparse":
             return super().flows(X)
         rows, even = sp.csr_array(X), np.ones(self.num_pairs)
-        sizes = (self.owner, self.gamma, self.num_states, even)
-        out = kernels.crossed(*self._csr, *sizes, rows.data, rows.indices, rows.indptr, X.shape[1]).T
+        E = (rows.data, rows.indices, rows.indptr)
+        out = kernels.crossed(*self._csr, self.owner, self.gamma, self.num_states, even, *E, X.shape[1]).T
         return np.negative(out, out=out)
 
     def gram(self, weights: Array) -> Any:

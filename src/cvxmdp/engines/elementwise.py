@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from cvxmdp import _elementwise, threads
-from cvxmdp.compiled import njit
 from cvxmdp.mdp import Array
 
 
@@ -50,14 +49,3 @@ def along(a: Array, change: Array, length: float, w: Array, sigma: float, d: Arr
 def advance(change: Array, length: float, a: Array) -> None:
     """Turn the change into ``a + length change``."""
     _elementwise.advance(change, length, a, threads.allowed())
-
-
-@njit()
-def longest(x, change, other, share):
-    """Return the longest step along ``change + share other`` that leaves x positive; inf where there is none."""
-    least = 0.0
-    for i in range(x.size):
-        ratio = (change[i] + share * other[i]) / x[i]
-        if not ratio >= least:
-            least = ratio
-    return np.inf if least == 0.0 else -1.0 / least
