@@ -84,8 +84,9 @@ class Solve:
     def _stated(self, judge: Judge, status: Status, sentence: str, compromise: str, found: Explanation) -> Solution:
         """Measure the policy and state what is proven."""
         chosen = judge.measured(self._chosen(judge, status))
-        if status is Status.OPTIMAL:
-            chosen = judge.cleaned(chosen)
+        if status is Status.OPTIMAL and (cleaned := judge.cleaned(chosen)) is not chosen:
+            chosen = judge.best = cleaned
+            judge.record(np.nan)
         self.seconds["total"] = time.perf_counter() - self.started
         stats = Stats(sentence, judge.iterations, self.sweeps, self.seconds, tuple(judge.history))
         if status is Status.INFEASIBLE and judge.refutation is not None:

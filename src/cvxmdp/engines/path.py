@@ -134,7 +134,8 @@ def follow(judge: Judge, program: Program) -> Status | None:
         if since >= STALL and point.open > judge.tolerance and judge.blocks.constraints:
             since = 0
             if judge.refute(program.duals(point)) is not None:
-                return None if judge.wants_nearest else Status.INFEASIBLE
+                # Where all is flat the next engine finds a tighter proof in no time.
+                return None if judge.wants_nearest or judge.blocks.flat else Status.INFEASIBLE
         if not point.step():
             break
     point.linearize()
