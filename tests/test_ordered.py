@@ -69,8 +69,7 @@ def test_sweeps_solve_bellmans_equation_and_the_flow_equations(name):
     mdp = WORLDS[name]
     first = np.searchsorted(mdp.state, np.arange(mdp.num_states + 1)).astype(np.int64)
     P = sp.csr_array(mdp.transitions)
-    csr = (P.data, P.indices.astype(np.uint32), P.indptr.astype(np.int64))
-    ordered, c = Ordered(P, csr, first, mdp.discount, 2), next(iter(mdp.costs.values()))
+    ordered, c = Ordered(P, first, mdp.discount), next(iter(mdp.costs.values()))
     V, reached = ordered.relax(c, None, 1e-7, np.inf)
     total = c + mdp.discount * (P @ V)
     best = np.minimum.reduceat(total, first[:-1])

@@ -15,13 +15,12 @@ from cvxmdp.certificate import Evidence, Proof, Witness
 from cvxmdp.constraints.combine import Blocks, relative_ease
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.dynamics.base import Dynamics
-from cvxmdp.dynamics.choose import plain_dynamics
 from cvxmdp.engines.choose import Engine, choose_engines
 from cvxmdp.engines.conic import Conic
 from cvxmdp.engines.judge import Candidate, Judge, Refutation
 from cvxmdp.engines.newton import Newton
 from cvxmdp.engines.presolve import indicator, policy_iteration
-from cvxmdp.engines.prover import EPS, TINY, Prover
+from cvxmdp.engines.prover import EPS, TINY
 from cvxmdp.infeasible import CLOSENESS, Explanation, by_priority, explain, least_relative, named
 from cvxmdp.mdp import Array
 from cvxmdp.solution import UNFINISHED, Infeasibility, Relaxation, Solution, Stats
@@ -79,8 +78,7 @@ class Solve:
                 sentence += "; interrupted"
         try:
             return self._stated(judge, status, sentence, compromise, explanation)
-        except KeyboardInterrupt:
-            judge.prover = Prover(judge.mdp, plain_dynamics(judge.mdp))
+        except KeyboardInterrupt:  # told once; what is left is cut short
             return self._stated(judge, status, sentence, compromise, explanation)
 
     def _stated(self, judge: Judge, status: Status, sentence: str, compromise: str, found: Explanation) -> Solution:
@@ -122,12 +120,12 @@ class Solve:
         except KeyboardInterrupt:
             if problem is not self.problem:
                 raise
-            if judge is None or interrupts.requested():  # what is left must not wait for kernels to be compiled
-                dynamics = plain_dynamics(problem.mdp)
-            passes = dynamics.passes
-            judge = judge or self._judge(problem, dynamics, most, seek, started)
+            if judge is None:
+                dynamics = problem.mdp.dynamics(engines[0].evaluation)
+                passes = dynamics.passes
+                judge = self._judge(problem, dynamics, most, seek, started)
             status, sentence = (Status.INFEASIBLE if judge.refutation else Status.INTERRUPTED), "interrupted"
-            _wind_up(judge, dynamics)
+            _wind_up(judge)
         if status is Status.ITERATION_LIMIT and max_iterations is None:
             status = Status.UNDECIDED  # nobody set a limit: the engines gave up
         if problem is self.problem:
@@ -295,14 +293,13 @@ def _presolve(judge: Judge) -> tuple[Status | None, str]:
     return status, "stopped in the first policy iteration"
 
 
-def _wind_up(judge: Judge, dynamics: Dynamics) -> None:
+def _wind_up(judge: Judge) -> None:
     """Make up in one round for what is missing when a solve is stopped in the middle."""
     judge.stopped, judge.time_limit = True, 0.0
-    judge.dynamics, judge.prover = dynamics, Prover(judge.mdp, dynamics)
     if judge.pending is not None and not interrupts.requested():
         judge.propose(judge.pending())
     if judge.best is None:
-        judge.propose(indicator(dynamics, judge.unconstrained.pairs))
+        judge.propose(indicator(judge.dynamics, judge.unconstrained.pairs))
     judge.prove_least()
     if judge.bound is None:
         judge.prove(judge.blocks.no_duals())

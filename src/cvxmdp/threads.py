@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import Any
 from threadpoolctl import ThreadpoolController
 
 # Idle threads that spin, of OpenMP or of BLAS, take the cores that the other needs: let them sleep.  The first is read
-# when the compiled kernels are loaded, the second when NumPy is, so that it helps where this library is imported first.
+# when OpenMP is loaded, the second when NumPy is, so that it helps where this library is imported first.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
@@ -21,7 +20,44 @@ SMALL_STATES = 500
 """Up to here all runs on one thread: two win nothing on such matrices, and lose much while the cores are busy."""
 
 forked = False
-"""Whether this process was forked off one that had loaded the compiled kernels: their threads are missing here."""
+"""Whether this process was forked off one whose loops used threads: they are missing here, and OpenMP would hang."""
+
+
+class _Allowed(threading.local):
+    """How many threads compiled loops may take where this thread calls them; 0 stands for all that there are."""
+
+    count = 0
+
+
+class _Used:
+    """Whether compiled loops were allowed several threads."""
+
+    threads = False
+
+
+_allowed = _Allowed()
+
+
+@cache
+def _available() -> int:
+    """Return how many threads OMP_NUM_THREADS says, else how many cores this process may use."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if wanted.isdigit() and int(wanted) > 0:
+        return int(wanted)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def allowed() -> int:
+    """Return how many threads compiled loops may take."""
+    count = 1 if forked else _allowed.count or _available()
+    if count > 1:
+        _Used.threads = True
+    return count
+
+
+def allow(count: int) -> None:
+    """Let compiled loops take so many threads where this thread calls them; 0 stands for all that there are."""
+    _allowed.count = count
 
 
 class _OneBlasThread:
@@ -34,7 +70,7 @@ class _OneBlasThread:
 
 def _after_fork() -> None:
     global forked
-    forked = forked or "numba" in sys.modules
+    forked = forked or _Used.threads
     _OneBlasThread.lock = threading.Lock()  # another thread of the parent may have held it
 
 
@@ -80,17 +116,14 @@ def one_blas_thread(wanted: bool) -> Iterator[None]:
 
 @contextmanager
 def few_threads(num_states: int) -> Iterator[None]:
-    """Keep BLAS and compiled kernels on one thread while a small model is solved."""
+    """Keep BLAS and compiled loops on one thread while a small model is solved."""
     if num_states > SMALL_STATES:
         yield
         return
-    numba = sys.modules.get("numba")  # not loaded before it is needed, so that the first solve may use more
-    before = numba.get_num_threads() if numba else 0
+    before = _allowed.count
     with one_blas_thread(True):
-        if numba:
-            numba.set_num_threads(1)
+        allow(1)
         try:
             yield
         finally:
-            if numba:
-                numba.set_num_threads(before)
+            allow(before)

@@ -9,7 +9,9 @@
        if (!take(&held, args, count, "d i f", &x, &to, &gamma)) return NULL;
 
    and ends with give_back(&held).  Letters: d array of double, D one that is written, l of int64, i of int32,
-   u of uint32, b of bool; L, I, U, B likewise written; f a number, n a whole number.  Arrays must be contiguous. */
+   u of uint32, b of bool; L, I, U, B, W likewise written; f a number, n a whole number.  An array of w has whole numbers
+   of 4 or 8 bytes, one of m doubles or bools: their width is told.  Arrays that are written must be contiguous; of others
+   a copy is made where they are not. */
 
 #ifndef CVXMDP_ARRAYS_H
 #define CVXMDP_ARRAYS_H
@@ -18,20 +20,25 @@
 #include <Python.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <string.h>
 
 #define MOST_ARRAYS 32
 
-typedef struct { Py_buffer views[MOST_ARRAYS]; int count; } Held;
+typedef struct { Py_buffer views[MOST_ARRAYS]; void *copies[MOST_ARRAYS]; int count; } Held;
 typedef struct { double *at; Py_ssize_t size; } Numbers;
 typedef struct { int64_t *at; Py_ssize_t size; } Longs;
 typedef struct { int32_t *at; Py_ssize_t size; } Ints;
 typedef struct { uint32_t *at; Py_ssize_t size; } Naturals;
 typedef struct { uint8_t *at; Py_ssize_t size; } Flags;
 typedef struct { void *at; Py_ssize_t size; } Any;
+typedef struct { void *at; Py_ssize_t size, width; } Sized;
 
 static void give_back(Held *held)
 {
-    while (held->count) PyBuffer_Release(&held->views[--held->count]);
+    while (held->count) {
+        PyBuffer_Release(&held->views[--held->count]);
+        PyMem_Free(held->copies[held->count]);
+    }
 }
 
 /* Whether a buffer holds what a letter says. */
@@ -39,6 +46,8 @@ static int fits(const Py_buffer *view, char letter)
 {
     char kind = view->format ? view->format[0] : 'B';
     switch (letter | 32) {
+    case 'w': return (view->itemsize == 4 || view->itemsize == 8) && strchr("ilqILQ", kind);
+    case 'm': return kind == 'd' || kind == '?';
     case 'd': return kind == 'd';
     case 'l': return view->itemsize == 8 && (kind == 'l' || kind == 'q');
     case 'i': return view->itemsize == 4 && (kind == 'i' || kind == 'l');
@@ -51,20 +60,24 @@ static int fits(const Py_buffer *view, char letter)
 /* Hold an array; NULL and an exception where it is of another kind. */
 static void *hold(Held *held, PyObject *object, char letter, Py_ssize_t *size)
 {
-    int flags = PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | (letter < 'a' ? PyBUF_WRITABLE : 0);
+    int flags = PyBUF_FORMAT | (letter < 'a' ? PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE : PyBUF_STRIDES);
     if (held->count == MOST_ARRAYS) {
         PyErr_SetString(PyExc_SystemError, "too many arrays");
         return NULL;
     }
     Py_buffer *view = &held->views[held->count];
     if (PyObject_GetBuffer(object, view, flags) < 0) return NULL;
-    held->count++;
+    held->copies[held->count++] = NULL;
     if (!fits(view, letter)) {
         PyErr_Format(PyExc_TypeError, "an array of kind '%c' was expected, not '%s'", letter, view->format);
         return NULL;
     }
     *size = view->len / view->itemsize;
-    return view->buf;
+    if (letter < 'a' || PyBuffer_IsContiguous(view, 'C')) return view->buf;
+    void *copy = held->copies[held->count - 1] = PyMem_Malloc(view->len);
+    if (copy == NULL) PyErr_NoMemory();
+    else if (PyBuffer_ToContiguous(copy, view, view->len, 'C') < 0) return NULL;
+    return copy;
 }
 
 static int take(Held *held, PyObject *const *args, Py_ssize_t count, const char *letters, ...)
@@ -90,7 +103,8 @@ static int take(Held *held, PyObject *const *args, Py_ssize_t count, const char 
         } else {
             Any *array = va_arg(out, Any *);
             array->at = hold(held, given, *letter, &array->size);
-            if (PyErr_Occurred()) goto failed;
+            if (array->at == NULL && PyErr_Occurred()) goto failed;
+            if ((*letter | 32) == 'w' || *letter == 'm') ((Sized *)array)->width = held->views[held->count - 1].itemsize;
         }
     }
     va_end(out);

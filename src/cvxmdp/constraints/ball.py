@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from cvxmdp.barriers import Barrier, Box, Curve, Powers, Quadratic, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated, masked
+from cvxmdp.constraints import kernels
 from cvxmdp.constraints.base import (
     FLOOR,
     Ranked,
@@ -78,8 +79,6 @@ class Norm:
         w = self.weights
         assert w is not None
 
-        from cvxmdp.constraints import kernels  # here, since loading the compiler takes a second
-
         def excess(m: float) -> tuple[float, float]:
             total, slope = kernels.weighted(x, w, m)
             return total / radius**2 - 1, slope / radius**2
@@ -87,8 +86,6 @@ class Norm:
         return positive_root(excess, (self(x) / radius - 1) / float(np.max(w)), 1e-14)
 
     def _power(self, x: Array, radius: float) -> Array:
-        from cvxmdp.constraints import kernels  # here, since loading the compiler takes a second
-
         o, t = np.abs(x) / radius, np.empty(x.size)
 
         def excess(m: float) -> tuple[float, float]:

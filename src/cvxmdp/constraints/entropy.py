@@ -12,6 +12,7 @@ from scipy.special import rel_entr
 from cvxmdp import barriers
 from cvxmdp.barriers import Barrier, Curve, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated
+from cvxmdp.constraints import kernels
 from cvxmdp.constraints.base import EPS, FLOOR, Ranked, check_point, number, occupancy_of, ranked, scalar, unbound, unit
 from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
@@ -99,15 +100,12 @@ class Entropic:
 
     def shrunk(self, x: Array, step: float) -> Array:
         """Return the prox of ``step F``: the root z of ``z + step count (log(z / r) + 1) = x``."""
-        from cvxmdp.constraints import kernels  # here, since loading the compiler takes a second
-
         z = np.empty(x.size)
         kernels.entropic(x, self.count, self.log_ratio, step, z)
         return z
 
     def onto(self, x: Array, bound: float) -> tuple[Array, float]:
         """Return the nearest entries with ``F <= bound``, and the multiplier of the bound."""
-        from cvxmdp.constraints import kernels
 
         def root(
             y: Array, count: Array, log_ratio: Array, goal: float, out: Array, start: float, tolerance: float

@@ -49,16 +49,3 @@ def choose_dynamics(mdp: MDP, evaluation: str = "auto") -> Dynamics:
     from cvxmdp.dynamics.sparse import SparseDynamics
 
     return SparseDynamics(mdp, sp.csr_array(P), steps)
-
-
-def plain_dynamics(mdp: MDP) -> Dynamics:
-    """Return dynamics that need no compiled kernels, for the end of a solve that was stopped while they were compiled.
-
-    Products with P are SciPy's, and only sweeps, flows and the evaluation of policies are to be asked for.
-    """
-    from cvxmdp.dynamics.dense import DenseDynamics
-
-    P = mdp.transitions
-    nonzeros = P.nnz if sp.issparse(P) else P.size
-    steps = plan(mdp.num_states, mdp.num_pairs, nonzeros, "auto", available_memory())
-    return DenseDynamics(mdp, sp.csr_array(P) if sp.issparse(P) else P, steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg as la
 
+from cvxmdp.dynamics import kernels
 from cvxmdp.dynamics.base import Mask
 from cvxmdp.dynamics.linear import Solve
 from cvxmdp.dynamics.tabular import Tabular
@@ -52,19 +53,12 @@ class DenseDynamics(Tabular):
         return self.per_state(d) - self.gamma * both[0], self.per_state(e) - self.gamma * both[1]
 
     def weighted(self, weights: Array | Mask, V: Array) -> Array:
-        from cvxmdp.dynamics import kernels  # isort: skip  # compiled kernels load when first used
-        from numba import get_num_threads
-
         self.passes += 1
-        out: Array = kernels.weighted_dense(self.P, self.first, self.gamma, weights, V, get_num_threads())
-        return out
+        return kernels.weighted_dense(self.P, self.first, self.gamma, weights, V)
 
     def weighted_diagonal(self, weights: Array) -> Array:
-        from cvxmdp.dynamics import kernels
-
         self.passes += 1
-        out: Array = kernels.weighted_diagonal_dense(self.P, self.first, self.gamma, weights)
-        return out
+        return kernels.weighted_diagonal_dense(self.P, self.first, self.gamma, weights)
 
     def gram(self, weights: Array) -> Array:
         """Lower triangle of ``gamma^2 P'WP - gamma (Xi'WP + P'WXi) + Xi'WXi``."""

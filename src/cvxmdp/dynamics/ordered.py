@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp import interrupts, threads
+from cvxmdp.dynamics import kernels
 from cvxmdp.mdp import Array, Indices
 
 MOST_SWEEPS, MOST_PUSHES = 300, 2000
@@ -39,8 +40,8 @@ PARALLEL_STATES = 10_000
 class Arranged:
     """The model with states numbered in some order."""
 
-    csr: tuple[Any, ...]
-    first: Any
+    csr: tuple[Any, Any, Any]
+    first: Indices
     states: Indices | None
     """The states in this order, or None for the model's own numbers."""
     pairs: Indices | None
@@ -49,17 +50,12 @@ class Arranged:
 class Ordered:
     """Sweeps over a model in compressed sparse rows."""
 
-    def __init__(self, P: Any, csr: tuple[Any, Any, Any], first: Indices, gamma: float, most_parts: int) -> None:
-        from cvxmdp.dynamics import kernels
-
-        self._kernels: Any = kernels
+    def __init__(self, P: Any, first: Indices, gamma: float) -> None:
         self._gamma, self._P = gamma, P
-        # Unsigned numbers, since an index that may be negative has to be tested.
-        self._own = Arranged(csr, first.view(np.uint64), None, None)
+        self._own = Arranged((P.data, P.indices, P.indptr), first, None, None)
         self.forget()
         self.sweeps = 0
-        parts = most_parts if first.size > PARALLEL_STATES else 1
-        self._cuts = np.linspace(0, first.size - 1, parts + 1).astype(np.uint64)
+        self._large = first.size > PARALLEL_STATES
         self._patience = PATIENCE + int(0.2 * np.sqrt(first.size))
 
     def forget(self) -> None:
@@ -81,7 +77,7 @@ class Ordered:
         num_states = self._own.first.size - 1
         V = np.full(num_states, float(np.max(c)) / (1 - self._gamma)) if V is None else V
         changes: list[float] = []
-        cuts = self._cuts[[0, -1]] if threads.forked else self._cuts
+        parts = threads.allowed() if self._large else 1
         V, c, pair = self._enter(V, c)
         for k in range(MOST_SWEEPS):
             if not self.known and k in LOOKS:
@@ -89,8 +85,8 @@ class Ordered:
                 if self.hopeless:
                     break
             upward = self._upward if self.known else k % 2 == 0
-            change, reached = self._kernels.improve(
-                *self._at.csr, self._at.first, self._gamma, c, V, pair, upward, cuts, 0.1 * tolerance, ROUNDING,
+            change, reached = kernels.improve(
+                *self._at.csr, self._at.first, self._gamma, c, V, pair, upward, parts, 0.1 * tolerance, ROUNDING,
                 POLICY_SWEEPS,
             )  # fmt: skip
             changes.append(change)
@@ -118,9 +114,9 @@ class Ordered:
         # What is left in all states together must be within the goal, and x adds up to 1 / (1 - gamma) of the inflow.
         least = 0.1 * ROUNDING * (1 - self._gamma) if share == 1.0 else 0.1 * share
         # A large model is left after each push, so that Ctrl-C is heard.
-        at_once = self._patience if self._cuts.size == 2 else 1
+        at_once = 1 if self._large else self._patience
         for done in range(at_once, MOST_PUSHES, at_once):
-            left, reached = self._kernels.push_often(
+            left, reached = kernels.push_often(
                 *at.csr, at.first, self._gamma, pi, waiting, x, not self._upward, least, goal, share, at_once
             )
             if reached or interrupts.late():
@@ -131,24 +127,24 @@ class Ordered:
                 before = left
         return None
 
-    def _enter(self, V: Array, c: Array) -> tuple[Array, Array, Any]:
+    def _enter(self, V: Array, c: Array) -> tuple[Array, Array, Indices]:
         """Copies of V and c, and room for pairs, in the arranged numbers."""
         at = self._at
-        pair = np.zeros(V.size, dtype=np.uint64)
+        pair = np.zeros(V.size, dtype=np.int64)
         return (V.copy(), c, pair) if at.states is None else (V[at.states], c[at.pairs], pair)
 
-    def _leave(self, V: Array, c: Array, pair: Any) -> tuple[Array, Array, Any]:
+    def _leave(self, V: Array, c: Array, pair: Indices) -> tuple[Array, Array, Indices]:
         """V, c and pairs in the model's own numbers."""
         at = self._at
         if at.states is None or at.pairs is None:
             return V, c, pair
         own_V, own_c, own_pair = np.empty_like(V), np.empty_like(c), np.empty_like(pair)
-        own_V[at.states], own_c[at.pairs], own_pair[at.states] = V, c, at.pairs[pair.astype(np.int64)]
+        own_V[at.states], own_c[at.pairs], own_pair[at.states] = V, c, at.pairs[pair]
         return own_V, own_c, own_pair
 
-    def _arrange(self, V: Array, c: Array, pair: Any, final: bool) -> tuple[Array, Array, Any]:
+    def _arrange(self, V: Array, c: Array, pair: Indices, final: bool) -> tuple[Array, Array, Indices]:
         """Choose the order of V: the states' own numbers, if the flow follows them, or those of a copy."""
-        by_value, lower, higher = self._kernels.downhill(*self._own.csr, pair, V)
+        by_value, lower, higher = kernels.downhill(*self._own.csr, pair, V)
         self._at = self._own
         if by_value < DOWNHILL:
             self.hopeless = final
@@ -157,18 +153,12 @@ class Ordered:
         else:
             self.known, self._upward = final, True
             states = np.argsort(V, kind="stable")
-            first = self._own.first.view(np.int64)
+            first = self._own.first
             counts = np.diff(first)[states]
             ends = np.concatenate([[0], np.cumsum(counts)])
             pairs = np.arange(ends[-1]) + np.repeat(first[states] - ends[:-1], counts)
             rank = np.empty(V.size, dtype=self._P.indices.dtype)
             rank[states] = np.arange(V.size)
             P = sp.csr_array(self._P[pairs])
-            csr = (P.data, unsigned(rank[P.indices]), unsigned(P.indptr))
-            self._at = Arranged(csr, ends.view(np.uint64), states, pairs)
+            self._at = Arranged((P.data, rank[P.indices], P.indptr), ends, states, pairs)
         return self._enter(V, c)
-
-
-def unsigned(numbers: Any) -> Any:
-    """Return whole numbers as unsigned ones in the same memory."""
-    return numbers.view(np.dtype(f"u{numbers.dtype.itemsize}"))

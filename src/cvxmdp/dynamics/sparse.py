@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp.dynamics import kernels
 from cvxmdp.dynamics.base import Mask
 from cvxmdp.dynamics.linear import Plan, Solve
-from cvxmdp.dynamics.ordered import PARALLEL_STATES, Ordered, unsigned
+from cvxmdp.dynamics.ordered import PARALLEL_STATES, Ordered
 from cvxmdp.dynamics.tabular import Tabular
 from cvxmdp.mdp import MDP, Array, Indices
 
@@ -29,22 +30,14 @@ class SparseDynamics(Tabular):
 
     def __init__(self, mdp: MDP, P: Any, plan: Plan) -> None:
         super().__init__(mdp, P, plan)
-        # Numba is loaded when a sparse model is first solved, so that importing the library stays fast.
-        from cvxmdp.dynamics import kernels  # isort: skip
-        from numba import get_num_threads
-
-        self._kernels = kernels
-        self._threads = get_num_threads()
         if not P.has_sorted_indices:
             P.sort_indices()
-        # Unsigned numbers, since an index that may be negative has to be tested.
-        self._csr = (P.data, unsigned(P.indices), unsigned(P.indptr))
-        self._ordered = Ordered(P, self._csr, self.first, self.gamma, self._threads) if plan.ordered else None
+        self._csr = (P.data, P.indices, P.indptr)
+        self._ordered = Ordered(P, self.first, self.gamma) if plan.ordered else None
 
     def sweep(self, c: Array, V: Array) -> tuple[Array, Indices]:
         self.passes += 1
-        best, pair = self._kernels.sweep(*self._csr, self.first, self.gamma, c, V)
-        return best, pair
+        return kernels.sweep(*self._csr, self.first, self.gamma, c, V)
 
     def relax(self, c: Array, V: Array | None, tolerance: float, deadline: float) -> Array | None:
         if self._ordered is None:
@@ -86,27 +79,24 @@ class SparseDynamics(Tabular):
 
     def advantage(self, c: Array, V: Array) -> Array:
         self.passes += 1
-        out: Array = self._kernels.advantage(*self._csr, self.owner, self.gamma, c, V)
-        return out
+        return kernels.advantage(*self._csr, self.owner, self.gamma, c, V)
 
     def advantages(self, costs: Array, V: Array) -> Array:
         self.passes += 1
-        out: Array = self._kernels.advantages(*self._csr, self.owner, self.gamma, costs, np.ascontiguousarray(V))
-        return out
+        return kernels.advantages(*self._csr, self.owner, self.gamma, costs, V)
 
     def _products(self, pi: Array) -> tuple[Solve, Solve]:
         if np.count_nonzero(pi) > MOST_TAKEN * self.num_pairs:
             return self._through_all(pi)
-        P_pi = self._kernels.taken(*self._csr, self.first, pi)
+        P_pi = kernels.taken(*self._csr, self.first, pi)
 
         def forward(x: Array) -> Array:
-            kernel = self._kernels.evaluated if x.ndim == 1 else self._kernels.evaluated_all
-            return np.asarray(kernel(*P_pi, self.gamma, x))
+            return kernels.evaluated(*P_pi, self.gamma, x)
 
         def backward(x: Array) -> Array:
             if self.num_states >= PARALLEL_STATES:
                 return self._flow(x[self.owner] * pi)
-            return np.asarray(self._kernels.evaluated_back(*P_pi, self.gamma, x))
+            return kernels.evaluated_back(*P_pi, self.gamma, x)
 
         return forward, backward
 
@@ -127,36 +117,31 @@ class SparseDynamics(Tabular):
         return self._flow(d)
 
     def _flow(self, d: Array) -> Array:
-        out: Array = self._kernels.flow(*self._csr, self.first, self.gamma, d, self._threads)
-        return out
+        return kernels.flow(*self._csr, self.first, self.gamma, d)
 
     def flow_of_two(self, d: Array, e: Array) -> tuple[Array, Array]:
         self.passes += 1
-        both = self._kernels.flow_of_two(*self._csr, self.first, self.gamma, d, e, self._threads)
+        both = kernels.flow_of_two(*self._csr, self.first, self.gamma, d, e)
         return both[0], both[1]
 
     def weighted(self, weights: Array | Mask, V: Array) -> Array:
         self.passes += 1
-        out: Array = self._kernels.weighted(*self._csr, self.first, self.gamma, weights, V, self._threads)
-        return out
+        return kernels.weighted(*self._csr, self.first, self.gamma, weights, V)
 
     def weighted_diagonal(self, weights: Array) -> Array:
         self.passes += 1
-        out: Array = self._kernels.weighted_diagonal(*self._csr, self.first, self.gamma, weights, self._threads)
-        return out
+        return kernels.weighted_diagonal(*self._csr, self.first, self.gamma, weights)
 
     def flows(self, X: Any) -> Any:
         if not sp.issparse(X) or self.plan.normal == "sparse":
             return super().flows(X)
         rows, even = sp.csr_array(X), np.ones(self.num_pairs)
-        sizes = (self.owner, self.gamma, self.num_states, even)
-        out = self._kernels.crossed(*self._csr, *sizes, rows.data, rows.indices, rows.indptr, X.shape[1]).T
+        E = (rows.data, rows.indices, rows.indptr)
+        out = kernels.crossed(*self._csr, self.owner, self.gamma, self.num_states, even, *E, X.shape[1]).T
         return np.negative(out, out=out)
 
     def gram(self, weights: Array) -> Any:
         if self.plan.normal == "sparse":
             M = self.gamma * self.P - self.Xi
             return M.T @ (M * weights[:, None])
-        # Equal shares of the triangle.
-        cuts = (self.num_states * np.sqrt(np.linspace(0, 1, self._threads + 1))).round().astype(np.int64)
-        return self._kernels.gram(*self._csr, self.owner, self.gamma, weights, cuts)
+        return kernels.gram(*self._csr, self.owner, self.gamma, weights, self.num_states)

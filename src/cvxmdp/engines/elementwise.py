@@ -1,96 +1,51 @@
-"""Compiled loops over pairs: each reads its arrays once and makes none but the one it is for."""
+"""Compiled loops over pairs: each reads its arrays once and makes none but the one it is for; threads share them."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import prange
 
-from cvxmdp.compiled import njit, threaded
-
-FAST = {"reassoc", "contract", "nsz"}
+from cvxmdp import _elementwise, threads
+from cvxmdp.mdp import Array
 
 
-@threaded(fastmath=FAST)
-def reflected(d, w):
+def reflected(d: Array, w: Array) -> Array:
     """``2d - w``, a row for each row of w."""
-    out = np.empty_like(w)
-    for i in prange(d.size):
-        for b in range(w.shape[0]):
-            out[b, i] = 2.0 * d[i] - w[b, i]
+    out = np.empty(w.shape)
+    _elementwise.reflected(d, w, out, threads.allowed())
     return out
 
 
-@threaded(fastmath=FAST)
-def relaxed(w, d, z, omega, anchor, share):
+def relaxed(w: Array, d: Array, z: Array, omega: float, anchor: Array, share: float) -> Array:
     """``w + omega (z - d)``, pulled back to the anchor by a share of the way."""
-    out = np.empty_like(w)
-    for i in prange(d.size):
-        for b in range(w.shape[0]):
-            new = w[b, i] + omega * (z[b, i] - d[i])
-            out[b, i] = new + share * (anchor[b, i] - new)
+    out = np.empty(w.shape)
+    _elementwise.relaxed(w, d, z, omega, anchor, share, out, threads.allowed())
     return out
 
 
-@threaded(fastmath=FAST)
-def sizes(d, z, before):
+def sizes(d: Array, z: Array, before: Array) -> tuple[float, float, float, float, float]:
     """Of ``z - d`` the sum of absolute values, the norm and the largest; of ``d - before`` the first and the last."""
-    total, square, largest, moved, farthest = 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in prange(d.size):
-        for b in range(z.shape[0]):
-            drift = abs(z[b, i] - d[i])
-            total += drift
-            square += drift * drift
-            largest = max(largest, drift)
-        step = abs(d[i] - before[i])
-        moved += step
-        farthest = max(farthest, step)
-    return total, np.sqrt(square), largest, moved, farthest
+    return _elementwise.sizes(d, z, before, threads.allowed())
 
 
-@threaded(fastmath=FAST)
-def pulled(w, sigma, c, phi):
+def pulled(w: Array, sigma: float, c: Array, phi: Array) -> Array:
     """``w / sigma - c + phi``."""
-    out = np.empty_like(w)
-    for i in prange(w.size):
-        out[i] = w[i] / sigma - c[i] + phi[i]
+    out = np.empty(w.size)
+    _elementwise.pulled(w, sigma, c, phi, out, threads.allowed())
     return out
 
 
-@threaded(fastmath=FAST)
-def part(a, w, sigma):
+def part(a: Array, w: Array, sigma: float) -> Array:
     """Return d and turn ``a = c + M V`` into phi: ``a - w / sigma`` is their difference ``phi - d / sigma``."""
-    d = np.empty_like(a)
-    for i in prange(a.size):
-        x = a[i] - w[i] / sigma
-        a[i] = max(x, 0.0)
-        d[i] = sigma * max(-x, 0.0)
+    d = np.empty(a.size)
+    _elementwise.part(a, w, sigma, d, threads.allowed())
     return d
 
 
-@threaded(fastmath=FAST)
-def along(a, change, length, w, sigma, d):
+def along(a: Array, change: Array, length: float, w: Array, sigma: float, d: Array) -> float:
     """Fill in the d of ``a + length change - w / sigma``; return its square."""
-    square = 0.0
-    for i in prange(a.size):
-        x = sigma * max(w[i] / sigma - a[i] - length * change[i], 0.0)
-        d[i] = x
-        square += x * x
-    return square
+    return _elementwise.along(a, change, length, w, sigma, d, threads.allowed())
 
 
-@threaded(fastmath=FAST)
-def advance(change, length, a):
+def advance(change: Array, length: float, a: Array) -> None:
     """Turn the change into ``a + length change``."""
-    for i in prange(a.size):
-        change[i] = a[i] + length * change[i]
-
-
-@njit()
-def longest(x, change, other, share):
-    """Return the longest step along ``change + share other`` that leaves x positive; inf where there is none."""
-    least = 0.0
-    for i in range(x.size):
-        ratio = (change[i] + share * other[i]) / x[i]
-        if not ratio >= least:
-            least = ratio
-    return np.inf if least == 0.0 else -1.0 / least
+    _elementwise.advance(change, length, a, threads.allowed())

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvxmdp import threads
+from cvxmdp.engines import kernels
 from cvxmdp.mdp import Array, Indices
 
 MOST_STEPS = 150
@@ -73,8 +74,6 @@ def solve_frozen(
     solution.  The method begins at a central point of the prices ``start``.  Where those are ``near`` the answer, pairs
     that are dear at them are left out at first.  Returns None where the program has no solution, or none was found.
     """
-    from cvxmdp.engines import kernels  # isort: skip  # compiled kernels load when first used
-
     give = np.zeros((room.size, room.size)) if give is None else give
 
     begin = np.where(equal, start, np.maximum(start, LEAST_PRICE))
@@ -121,20 +120,16 @@ def _solve(
     begin: Array,
     accuracy: float,
 ) -> Frozen | None:
-    from cvxmdp.engines import kernels  # isort: skip
-    from numba import get_num_threads
-
     x = np.maximum(x, UNVISITED * x.max())
     counts = np.diff(first)
     weights = np.repeat(x / counts, counts)
     natural = max(float(kernels.priced(A, first, begin)[0] @ weights) / weights.size, accuracy / weights.size)
     short = room + give @ begin
     missed = float(np.max(np.where(equal, np.abs(short), -short), initial=0.0))
-    parts = get_num_threads() if A.size > PARALLEL_ENTRIES and not threads.forked else 1
-    cuts = np.linspace(0, x.size, parts + 1).astype(np.int64)
+    parts = threads.allowed() if A.size > PARALLEL_ENTRIES else 1
     for mu in (natural * min(max(np.sqrt(missed), NEAREST_START), 1.0), natural):
         multipliers = begin.copy()
-        p, steps = kernels.interior_point(A, x, first, room, ~equal, give, multipliers, mu, accuracy, MOST_STEPS, cuts)
+        p, steps = kernels.interior_point(A, x, first, room, ~equal, give, multipliers, mu, accuracy, MOST_STEPS, parts)
         if steps != -1:
             break
     if steps < 0:
@@ -153,8 +148,6 @@ def solve_elastic(A: Array, x: Array, first: Indices, room: Array, start: Array,
     The excess t is the choice in one more state: of its two actions one gives every limit room, and costs as much as it
     gives, and the other takes it.
     """
-    from cvxmdp.engines import kernels
-
     reach = 2 * float(np.max(-room)) + accuracy
     more = np.full((2, A.shape[1]), reach)
     more[0, 1:], more[1, 0] = -reach, -reach

@@ -14,6 +14,7 @@ import numpy as np
 
 from cvxmdp import interrupts
 from cvxmdp.dynamics.base import Dynamics
+from cvxmdp.engines import elementwise
 from cvxmdp.mdp import Array
 
 ARMIJO = 1e-4
@@ -34,8 +35,6 @@ class Regularized:
 
 def qrpi(dynamics: Dynamics, c: Array, w: Array, sigma: float, V: Array, phi: Array, steps: int) -> Regularized:
     """Run ``steps`` rounds of quadratically regularized policy iteration from ``phi``, eq. (13)."""
-    from cvxmdp.engines import elementwise  # isort: skip  # compiled loops load when first used
-
     q = (1 - dynamics.gamma) * dynamics.rho / sigma
     for _ in range(steps):
         V = dynamics.solve_normal(q - dynamics.flow(elementwise.pulled(w, sigma, c, phi)), V)  # (13a)
@@ -62,8 +61,6 @@ def newton(
     d > 0, about one a state near the end.  A shift relative to the diagonal keeps it definite where a state has no
     visited pair; it shrinks while full steps succeed and grows when the line search cuts them.
     """
-    from cvxmdp.engines import elementwise  # isort: skip
-
     q, shift, none = (1 - dynamics.gamma) * dynamics.rho, 1e-3, np.zeros(c.size)
     a, d = dynamics.advantage(c, V), np.empty_like(c)
     height = q @ V - elementwise.along(a, none, 0.0, w, sigma, d) / (2 * sigma)

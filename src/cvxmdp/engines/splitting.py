@@ -16,6 +16,7 @@ import numpy as np
 
 from cvxmdp.constraints.combine import Blocks
 from cvxmdp.dynamics.base import Dynamics
+from cvxmdp.engines import elementwise
 from cvxmdp.engines.judge import Judge
 from cvxmdp.engines.regularized import Regularized, newton, qrpi
 from cvxmdp.mdp import Array
@@ -74,8 +75,6 @@ def iterates(prox: Prox, blocks: Blocks, w: Array, sigma: float, omega: float, a
     With ``anchored`` the governing sequence is pulled back to where it began by ever less (Halpern's iteration), which
     makes the drift fall like 1/k whatever the constraints.
     """
-    from cvxmdp.engines import elementwise  # isort: skip  # compiled loops load when first used
-
     anchor, accuracy, before = w, 1e-2, _mean(w)
     for k in count():
         d = prox(_mean(w), sigma / len(w), accuracy).d  # (7a)
