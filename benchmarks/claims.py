@@ -1156,7 +1156,7 @@ def header(seed: int, problems: int) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "versions": {
             "python": platform.python_version(),
-            **{name: version(name) for name in ("numpy", "scipy", "numba")},
+            **{name: version(name) for name in ("numpy", "scipy")},
         },
     }
 

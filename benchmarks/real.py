@@ -276,7 +276,7 @@ def tree() -> tuple[str, bool]:
 def about() -> Row:
     """Where the rows were made, and with what."""
     found = {}
-    for name in ("cvxmdp", "numpy", "scipy", "numba", "clarabel", "scs", "highspy", "highspy-extras"):
+    for name in ("cvxmdp", "numpy", "scipy", "clarabel", "scs", "highspy", "highspy-extras"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -46,7 +46,7 @@ def measure(quick: bool) -> dict[str, Any]:
         rows.append(row(case))
         print(f"{number + 1}/{len(chosen)}", json.dumps(rows[-1]), flush=True)
     times = garnet(2 if quick else GARNETS)
-    names = ("numpy", "scipy", "numba", "cvxpy", "clarabel")
+    names = ("numpy", "scipy", "cvxpy", "clarabel")
     versions = {"python": platform.python_version(), **{name: version(name) for name in names}}
     return {
         "cores": os.cpu_count(),
