@@ -811,9 +811,9 @@ def test_states_that_nothing_notices_do_not_slow_the_steps_down():
 
 def test_a_best_cost_of_nothing_does_not_make_all_visits_count():
     """Without limits the queue costs next to nothing; then visits of 1e-280 were held to matter: no step was made."""
-    mdp = cm.worlds.queue(1000, discount=0.9)
+    mdp = cm.worlds.queue(3000, discount=0.9)
     even = mdp.evaluate(1 / np.bincount(mdp.state)[mdp.state]).occupancy
-    cost = np.where(mdp.state > 900, 1.0, 0.0)
+    cost = np.where(mdp.state > 2900, 1.0, 0.0)
     cost[mdp.state == 0] = np.arange(np.count_nonzero(mdp.state == 0))
     best = cm.Problem(mdp, cost).solve().occupancy
     problem = cm.Problem(mdp, cost, [cm.NormBall(even, 0.5 * float(np.linalg.norm(best - even)))])
