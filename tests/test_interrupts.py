@@ -11,6 +11,7 @@ import pytest
 
 import cvxmdp as cm
 from cvxmdp import interrupts
+from cvxmdp import problem as problem_module
 
 
 @pytest.mark.parametrize("name", ["mixing", "newton", "conic", "splitting"])
@@ -112,3 +113,16 @@ def test_inner_work_is_late_once_the_time_of_its_own_thread_is_over():
         thread.join()
     assert elsewhere == [False]
     assert not interrupts.late()
+
+
+def test_ctrl_c_while_an_engine_is_chosen_returns_a_solution(monkeypatch):
+    """On a large model that takes milliseconds, in which Ctrl-C raised KeyboardInterrupt."""
+    choose = problem_module.choose_engines
+
+    def pressed(*arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        return choose(*arguments)
+
+    monkeypatch.setattr(problem_module, "choose_engines", pressed)
+    problem = cm.Problem(cm.worlds.gridworld(size=10), "time", [cm.Budget("collision", at_most=1e-2)])
+    assert problem.solve().status is cm.Status.INTERRUPTED

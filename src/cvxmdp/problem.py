@@ -127,7 +127,6 @@ class Problem:
             raise ValueError(f"callback must be a function of a Progress, not {callback!r}")
         if when_infeasible not in COMPROMISES:
             raise ValueError(f"when_infeasible is {when_infeasible!r}; it must be one of {', '.join(COMPROMISES)}")
-        engines = choose_engines(method, self.constraints, self.terms, self.mdp)
         asked = None if callback is None else _answered(callback)
         shown: AbstractContextManager[Callable[[Progress], object] | None] = nullcontext(asked)
         if verbose:
@@ -136,6 +135,7 @@ class Problem:
             shown = live_progress(asked)
         keep_freed(self.mdp.num_pairs)
         with interrupts.flagged(), shown as report, few_threads(self.mdp.num_states):
+            engines = choose_engines(method, self.constraints, self.terms, self.mdp)
             solve = Solve(self, tolerance, time_limit, report, when_infeasible, explain)
             return solve(engines, max_iterations, warm_start)
 
