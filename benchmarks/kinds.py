@@ -48,13 +48,13 @@ def measure(quick: bool) -> dict[str, Any]:
     for number, case in enumerate(chosen):
         rows.append(row(case))
         print(f"{number + 1}/{len(chosen)}", json.dumps(rows[-1]), flush=True)
-    names = ("numpy", "scipy", "numba", "cvxpy", "clarabel", "scs")
+    names = ("numpy", "scipy", "cvxpy", "clarabel", "scs")
     versions = {"python": platform.python_version(), **{name: version(name) for name in names}}
     return {"cores": os.cpu_count(), "versions": versions, "seeds": SEEDS, "time_limit": TIME_LIMIT, "rows": rows}
 
 
 def warm_up() -> None:
-    """Compile and load everything once, on other problems."""
+    """Load everything once, on other problems."""
     for case in list(cases((999,)))[::10]:
         row(case)
 

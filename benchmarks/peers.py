@@ -333,7 +333,7 @@ PEERS = {
 def versions() -> dict[str, str]:
     """The version of every package involved that is installed."""
     found = {}
-    for name in sorted({peer.package.replace("_", "-") for peer in PEERS.values()} | {"numpy", "numba"}):
+    for name in sorted({peer.package.replace("_", "-") for peer in PEERS.values()} | {"numpy"}):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-import numba
 import numpy as np
 import scipy
 import scipy.sparse as sp
@@ -111,7 +110,6 @@ def measure() -> dict[str, object]:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
-        "numba": numba.__version__,
     }
     return {"cores": os.cpu_count(), "versions": versions, "pairs": PAIRS, "rows": rows}
 
@@ -129,15 +127,14 @@ def page(data: dict[str, object]) -> str:
         "# Projections",
         "",
         "Measured by `python benchmarks/projections.py`; raw numbers in `benchmarks/results/projections.json`.",
-        f"{data['cores']} cores, Python {versions['python']}, NumPy {versions['numpy']}, SciPy {versions['scipy']}, "
-        f"Numba {versions['numba']}.",
+        f"{data['cores']} cores, Python {versions['python']}, NumPy {versions['numpy']}, SciPy {versions['scipy']}.",
         "",
         f"Projections of points with {data['pairs']:,} entries, as multiples of the time to copy the point (median "
         f"{1e3 * median(copies):.2f} ms). The",
         "points are occupancies of random policies, perturbed; the limits lie about half way, so that every projection",
         f"has work to do. {len({row['seed'] for row in rows})} seeds, {len(rows[0]['projection'])} projections each, "
         "with a copy timed before each and two points in turn;",
-        "compilation is excluded. The median, least and greatest are over all projections of a set.",
+        "the first is not counted. The median, least and greatest are over all projections of a set.",
         "",
         "| set | median | least to greatest | bar | met |",
         "|---|---|---|---|---|",
