@@ -6,6 +6,8 @@
 #include "share.h"
 #include <math.h>
 
+/* Entries of a dense row that take the time of one of a sparse row. */
+#define DENSE 16
 /* From here on a row is read several entries at a time. */
 #define LONG_ROW 16
 /* So many states ahead the row of a policy is asked for: rows of other pairs lie between. */
@@ -278,7 +280,7 @@ static PyObject *weighted_dense(PyObject *self, PyObject *const *args, Py_ssize_
     Py_ssize_t threads;
     if (!take(&held, args, count, "d l f m d D n", &t.data, &t.first, &t.gamma, &t.weights, &t.V, &t.out, &threads))
         return NULL;
-    return scattered(&held, &t, weighted_rows, t.data.size, threads);
+    return scattered(&held, &t, weighted_rows, t.data.size / DENSE, threads);
 }
 
 static PyObject *weighted_diagonal(PyObject *self, PyObject *const *args, Py_ssize_t count)
@@ -319,7 +321,7 @@ static PyObject *weighted_diagonal_dense(PyObject *self, PyObject *const *args, 
     Py_ssize_t threads;
     if (!take(&held, args, count, "d l f m D n", &t.data, &t.first, &t.gamma, &t.weights, &t.out, &threads))
         return NULL;
-    return scattered(&held, &t, diagonal_rows, t.data.size, threads);
+    return scattered(&held, &t, diagonal_rows, t.data.size / DENSE, threads);
 }
 
 /* Each thread has an equal share of the triangle. */

@@ -2,19 +2,24 @@
 
    M = gamma P - Xi, where Xi says which state owns a pair. */
 
-/* A row's product with V; long ones in several sums that do not wait for each other. */
+/* A row's product with V, in several sums that do not wait for each other.  Rows end at random: a loop over the last
+   entries would often be mistaken about its end, so that they are always four, some of them times zero. */
 INLINE double NAMED(dot)(const double *values, const Index *columns, Py_ssize_t size, const double *V)
 {
     double a = 0.0, b = 0.0, c = 0.0, d = 0.0;
-    Py_ssize_t k = 0;
-    if (size >= 8)
-        for (; k + 4 <= size; k += 4) {
-            a += values[k] * V[columns[k]];
-            b += values[k + 1] * V[columns[k + 1]];
-            c += values[k + 2] * V[columns[k + 2]];
-            d += values[k + 3] * V[columns[k + 3]];
-        }
-    for (; k < size; k++) a += values[k] * V[columns[k]];
+    if (size == 0) return 0.0;
+    for (; size > 4; size -= 4, values += 4, columns += 4) {
+        a += values[0] * V[columns[0]];
+        b += values[1] * V[columns[1]];
+        c += values[2] * V[columns[2]];
+        d += values[3] * V[columns[3]];
+    }
+    static const double no_yes[2] = {0.0, 1.0};
+    Py_ssize_t two = size > 1, three = size > 2, four = size > 3;
+    a += values[0] * V[columns[0]];
+    b += no_yes[two] * values[two] * V[columns[two]];
+    c += no_yes[three] * values[2 * three] * V[columns[2 * three]];
+    d += no_yes[four] * values[3 * four] * V[columns[3 * four]];
     return (a + b) + (c + d);
 }
 
