@@ -1,6 +1,6 @@
 """Press Ctrl-C at random moments of random solves: each must return a Solution within a second.
 
-    python benchmarks/interrupts.py                1000 moments, some of them in first solves
+    python benchmarks/interrupts.py                1000 moments, some of them in first solves of a process
     python benchmarks/interrupts.py --moments 300  so many
     python benchmarks/interrupts.py --quick        20 moments
 
@@ -116,9 +116,8 @@ def child(name: str) -> None:
 
 def start(name: str) -> subprocess.Popen[bytes]:
     """Start a process that solves."""
-    return subprocess.Popen(
-        [sys.executable, __file__, "--child", name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
-    )
+    command = [sys.executable, __file__, "--child", name]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
 
 
 def press(process: subprocess.Popen[bytes], delay: float) -> dict[str, Any]:

@@ -134,7 +134,7 @@ def page(data: dict[str, object]) -> str:
         "points are occupancies of random policies, perturbed; the limits lie about half way, so that every projection",
         f"has work to do. {len({row['seed'] for row in rows})} seeds, {len(rows[0]['projection'])} projections each, "
         "with a copy timed before each and two points in turn;",
-        "the first is not counted. The median, least and greatest are over all projections of a set.",
+        "the first one is excluded. The median, least and greatest are over all projections of a set.",
         "",
         "| set | median | least to greatest | bar | met |",
         "|---|---|---|---|---|",

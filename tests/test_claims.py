@@ -7,7 +7,8 @@ SEED, TURNS = 31, 3
 SLOW = (19, 20, 21, 37, 73)
 NUMBERS = [number for number in range(TURNS * len(KINDS)) if number not in SLOW]
 REFUSED = [(11, 53), (11, 370), (13, 298), (14, 1248), (14, 1421), (15, 773)]
-REFUSED += [(18, 390), (20261117, 3511), (20261117, 4737), (20261117, 5373)]
+REFUSED += [(18, 390), (20261117, 3511), (20261117, 4737), (20261117, 5373), (20261121, 1896)]
+REFUSED += [(20261122, 2198)]
 
 
 def test_the_problems_are_of_every_kind():

@@ -101,3 +101,14 @@ def test_long_work_of_compiled_code_is_left_behind():
         with pytest.raises(KeyboardInterrupt):
             interrupts.patiently(lambda: time.sleep(60))
         assert time.perf_counter() - started < 60
+
+
+def test_inner_work_is_late_once_the_time_of_its_own_thread_is_over():
+    elsewhere = []
+    with interrupts.until(time.perf_counter() - 2 * interrupts.GRACE):
+        assert interrupts.late()
+        thread = threading.Thread(target=lambda: elsewhere.append(interrupts.late()))
+        thread.start()
+        thread.join()
+    assert elsewhere == [False]
+    assert not interrupts.late()

@@ -33,8 +33,9 @@ CLOSE = 1e-4
 """How far, relatively, an amount that is enough may be above one that is not, where the border is not decided."""
 NEARER = 0.99
 """A step towards the least amount has to bring the limits at least that much nearer."""
-CLOSENESS = 1e-12
-"""What rounding may do, relatively, to an amount that is a quotient of a margin and an ease."""
+CLOSENESS = 1e-9
+"""What is spared of an amount that is a quotient of a margin and an ease: a margin of 1e-5 is what is left of numbers
+near one, and rounds by as many more eps."""
 MOST_LIMITS = 24
 """Conflicts of more limits are not reduced further: each would have to be left out once."""
 

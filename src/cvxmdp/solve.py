@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -297,7 +298,8 @@ def _wind_up(judge: Judge) -> None:
     """Make up in one round for what is missing when a solve is stopped in the middle."""
     judge.stopped, judge.time_limit = True, 0.0
     if judge.pending is not None and not interrupts.requested():
-        judge.propose(judge.pending())
+        with suppress(FloatingPointError):  # it may have been stopped while it broke down
+            judge.propose(judge.pending())
     if judge.best is None:
         judge.propose(indicator(judge.dynamics, judge.unconstrained.pairs))
     judge.prove_least()

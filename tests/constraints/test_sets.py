@@ -1131,3 +1131,12 @@ def test_a_problem_with_repeated_rows_has_the_same_optimum():
     repeated = cm.Problem(mdp, "cost", [both]).solve()
     assert repeated.status.name == single.status.name == "OPTIMAL"
     assert repeated.value == pytest.approx(single.value, rel=3e-6)
+
+
+def test_prices_of_pairs_outside_a_kl_balls_reference_do_not_blur_its_support():
+    """They are large and do not enter the exponentials: an epidemic under caps stayed undecided for them."""
+    mdp = as_mdp(random_model(0, states=1, actions=3))
+    (ball,) = bind([cm.KLBall(np.array([0.5, 0.5, 0.0]), 0.1)], mdp, [])
+    dual = np.array([-1e-9, 2e-9, 1.0, 1e-8])
+    dear = np.array([-1e-9, 2e-9, 1e8, 1e-8])
+    assert ball.magnitude(dear)[1] == ball.magnitude(dual)[1] <= 1e-7

@@ -215,10 +215,14 @@ class EntropicLimit(Constraint):
 
     def magnitude(self, dual: Array) -> tuple[Array, float]:
         u, top = self.normal(dual)
-        m = float(dual[-1])
-        # The exponentials are as exact as their exponents.
-        exponent = float(np.max(np.abs(u), initial=0.0)) / m if m > 0 else 0.0
-        return np.abs(u), (float(abs(top)) + 2 * abs(m * self.bound)) * (3 + exponent)
+        m, some = float(dual[-1]), self.function.reference > 0
+        of_exponents = 0.0
+        if m > 0:
+            # Each exponential is as exact as its exponent.
+            z = np.asarray(dual[:-1][some], dtype=np.float64) / m
+            with np.errstate(over="ignore", invalid="ignore"):
+                of_exponents = m * float(np.sum(self.function.reference[some] * np.exp(z - 1.0) * np.abs(z)))
+        return np.abs(u), 3 * (float(abs(top)) + 2 * abs(m * self.bound)) + of_exponents
 
     @property
     def allowed(self) -> npt.NDArray[np.bool_]:

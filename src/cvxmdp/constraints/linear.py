@@ -142,10 +142,21 @@ class Linear(Constraint, Ranked):
                 self._factor = np.ascontiguousarray(vectors[:, kept] * np.sqrt(values[kept]))
         return self._factor
 
-    @property
+    @cached_property
     def sizes(self) -> Any:
         """The rows' absolute values; the rows themselves where none is negative."""
         return abs(self.rows) if self._signed else self.rows
+
+    @cached_property
+    def ends(self) -> tuple[Array, Array]:
+        """The largest and the least entry of each row."""
+        most, least = (np.asarray(_dense(side(axis=1))).ravel() for side in (self.rows.max, self.rows.min))
+        return most, least
+
+    @cached_property
+    def largest(self) -> Array:
+        """The largest absolute value of each row."""
+        return np.maximum(self.ends[0], -self.ends[1])
 
     def binding(self) -> tuple[Array, Array]:
         """Return the upper and lower limits, infinite where they cannot matter.
@@ -153,7 +164,7 @@ class Linear(Constraint, Ranked):
         That is where no distribution over the pairs could exceed them, or where another row is a multiple of the same
         row and has a tighter limit.
         """
-        most, least = (np.asarray(_dense(side(axis=1))).ravel() for side in (self.rows.max, self.rows.min))
+        most, least = self.ends
         equal = self.upper == self.lower
         upper = np.where((most <= self.upper) & ~equal, np.inf, self.upper)
         lower = np.where((least >= self.lower) & ~equal, -np.inf, self.lower)
@@ -307,9 +318,7 @@ class Linear(Constraint, Ranked):
         excess = np.maximum(np.maximum(over, under), 0.0)
         limit = np.where(over > under, self.upper, self.lower)
         size = self.sizes @ (np.abs(point) if np.min(point) < 0 else point)
-        largest = self.sizes.max(axis=1)
-        largest = largest.toarray().ravel() if sp.issparse(largest) else largest
-        least = np.where(limit == 0, FLOOR * largest, 0.0)
+        least = np.where(limit == 0, FLOOR * self.largest, 0.0)
         scale = np.maximum(np.where(excess > 0, np.abs(limit), 0.0), np.maximum(size, least))
         return float(np.max(np.where(excess > 0, excess / np.maximum(scale, 1e-300), 0.0)))
 
@@ -355,7 +364,7 @@ class Linear(Constraint, Ranked):
 
     def units(self, relative: bool) -> tuple[Any, Any]:
         """What the upper and lower limits are measured by: a limit of zero by its row's largest entry."""
-        largest = np.asarray(_dense(self.sizes.max(axis=1))).ravel() if relative else np.ones(1)
+        largest = self.largest if relative else np.ones(1)
         sizes = (np.where(np.isfinite(side), np.abs(side), 1.0) for side in (self.upper, self.lower))
         floor = np.where(largest > 0, largest, 1.0)
         up, down = (unit(self, relative, np.where(size > 0, size, floor)) for size in sizes)
@@ -378,7 +387,7 @@ class Linear(Constraint, Ranked):
     @cached_property
     def _never(self) -> npt.NDArray[np.bool_]:
         """Which rows forbid all their pairs: no entry is negative, and the limit is zero."""
-        least = np.asarray(_dense(self.rows.min(axis=1))).ravel()
+        least = self.ends[1]
         return np.asarray((self.upper == 0) & (least >= 0))
 
     def forbidden(self) -> npt.NDArray[np.bool_] | None:
@@ -388,9 +397,8 @@ class Linear(Constraint, Ranked):
         return np.asarray(np.asarray(rows.sum(axis=0)).ravel() > 0)
 
     def room(self) -> float:
-        largest = np.asarray(_dense(self.sizes.max(axis=1))).ravel()
         limits = np.concatenate([self.upper, self.lower])
-        sizes = np.tile(largest, 2)
+        sizes = np.tile(self.largest, 2)
         some = np.isfinite(limits) & (limits != 0) & (sizes > 0)
         return float(np.min(np.abs(limits[some]) / sizes[some], initial=1.0))
 

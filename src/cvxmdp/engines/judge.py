@@ -157,6 +157,8 @@ class Judge:
 
     def _read(self, d: Array) -> tuple[Policy, Array]:
         """Return the policy of ``d`` and its visits."""
+        if not np.isfinite(np.sum(d)):
+            raise FloatingPointError("an engine proposes numbers that are not finite")
         allowed = self.blocks.allowed
         if self.refutation is None and allowed is not None:  # the nearest policy may have to go where none is allowed
             d = np.where(allowed, d, 0.0)

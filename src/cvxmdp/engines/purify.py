@@ -33,7 +33,7 @@ from cvxmdp.dynamics.base import Dynamics, Mask
 from cvxmdp.engines.presolve import indicator
 from cvxmdp.mdp import Array, Indices
 
-MOST_ROWS = 100
+MOST_ROWS = 20
 """With more rows, such as a cap on every state, a corner may randomize almost everywhere."""
 MOST_STATES = 20_000
 """Up to here factors evaluate a policy in a tenth of a second; beyond, a round might take as long as the solve."""
