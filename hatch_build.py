@@ -8,7 +8,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).parent
 FLAGS = {
-    "linux": (["-O3", "-std=gnu11", "-fno-math-errno", "-fopenmp"], ["-fopenmp"]),
+    "linux": (["-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-fopenmp"], ["-fopenmp"]),
     "win32": (["/O2", "/openmp"], []),
 }
 """Compiler and linker flags; elsewhere loops run on one thread, since the compiler may know no OpenMP."""

@@ -1110,7 +1110,7 @@ def highs(case: Made, cost: Array, relaxed: float, d: Array) -> Any:
 
 
 def ready() -> None:
-    """In a new worker: compile and load everything once."""
+    """In a new worker: load everything once."""
     for number in range(0, len(KINDS), 4):
         run(1, number)
 
@@ -1188,7 +1188,7 @@ def measure(seed: int, numbers: Sequence[int], workers: int, parts: Path | None)
             words = f"{sum(bool(faults(r)) for r in rows.values())} with faults, {time.perf_counter() - start:.0f} s"
             print(f"{len(rows)}/{len(numbers)}: {words}", flush=True)
 
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
     while missing := [number for number in numbers if number not in rows]:
         with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), ready) as pool:

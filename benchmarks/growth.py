@@ -154,7 +154,7 @@ def methods() -> list[Row]:
             for instance in made:
                 problem = instances.problem(instance)
                 try:
-                    problem.solve(method=method, max_iterations=2)  # loads and compiles
+                    problem.solve(method=method, max_iterations=2)  # loads
                 except ValueError:  # does not take such limits
                     break
                 start = time.perf_counter()
@@ -230,7 +230,7 @@ def draw(data: dict[str, list[Row]], path: Path) -> None:
 
 
 def main() -> None:
-    timed(lambda seed: rows_instance(1000, 0.02, 10, seed), 1)  # loads and compiles
+    timed(lambda seed: rows_instance(1000, 0.02, 10, seed), 1)  # loads
     timed(lambda seed: rows_instance(100, 0.2, 10, seed), 1)
     parts = {
         "states": by_states, "transitions": by_transitions, "rows": by_rows, "sweep": sweep_speed, "methods": methods,

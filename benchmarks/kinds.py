@@ -54,7 +54,7 @@ def measure(quick: bool) -> dict[str, Any]:
 
 
 def warm_up() -> None:
-    """Compile and load everything once, on other problems."""
+    """Load everything once, on other problems."""
     for case in list(cases((999,)))[::10]:
         row(case)
 

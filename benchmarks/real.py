@@ -52,7 +52,7 @@ SET_UP_SECONDS = 300.0
 RUNS, ENOUGH = 3, 2.0
 """A solve is repeated up to so many times while they took fewer seconds in all; the fastest counts."""
 FIRST_ENOUGH = 20.0
-"""The same for the first problem of a kind and size in a process, where something may be compiled or loaded."""
+"""The same for the first problem of a kind and size in a process, where something may be loaded."""
 PATIENCE, LEAST_PATIENCE = 10.0, 5.0
 """A peer is stopped at so many times the fastest time of an answer within 1e-4, but not before so many seconds."""
 MEMORY = 0.7 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -144,7 +144,7 @@ class Worker:
         self.process = context.Process(target=serve, args=(theirs, self.own), daemon=True)
         self.process.start()
         theirs.close()
-        for name in real_problems.names("tiny", 0)[: len(real_problems.KINDS)]:  # all is loaded and compiled once
+        for name in real_problems.names("tiny", 0)[: len(real_problems.KINDS)]:  # all is loaded once
             case = real_problems.make(name)
             for solver in ["ours"] if self.own else solvers(case):
                 self.ask(solver, pickle.dumps(case), TIME_LIMITS["tiny"])

@@ -133,7 +133,7 @@ def sharing() -> Iterator[Row]:
 
 
 def installation() -> Iterator[Row]:
-    """Solve where nothing can be kept, and where what was kept is damaged."""
+    """Solve where nothing can be written."""
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "cvxmdp"
         shutil.copytree(Path(cm.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -38,7 +38,7 @@ PEERS = {"Clarabel": "CVXPY with Clarabel", "HiGHS": "SciPy with HiGHS, linear l
 
 def measure(quick: bool) -> dict[str, Any]:
     """Solve every problem with all."""
-    for case in list(cases((999,)))[::20]:  # compile and load everything once, on other problems
+    for case in list(cases((999,)))[::20]:  # load everything once, on other problems
         row(case)
     chosen = list(cases(SEEDS))[:: 20 if quick else 1]
     rows = []
@@ -94,7 +94,7 @@ def garnet(count: int) -> dict[str, list[float]]:
     """Seconds on Garnet models of 1000 states under ten random rows: of feasible ones, of phases of infeasible ones."""
     times: dict[str, list[float]] = {"feasible": [], "verdict": [], "nearest": [], "explained": []}
     seed = FIRST_GARNET
-    while len(times["feasible"]) <= count or len(times["verdict"]) <= count:  # one more of each, to load and compile
+    while len(times["feasible"]) <= count or len(times["verdict"]) <= count:  # one more of each, to load
         problem = instances.problem(instances.make("linear", 1000, 0.05, seed))
         solution = problem.solve(explain=False)
         solution.certificate.check(problem, solution.tolerance)

@@ -17,7 +17,7 @@ from cvxmdp import problem as problem_module
 @pytest.mark.parametrize("name", ["mixing", "newton", "conic", "splitting"])
 def test_ctrl_c_at_any_moment_returns_a_solution(name):
     """Past bugs: a SystemError from a compiled kernel, and Clarabel, which did not hear of it for seconds."""
-    found = benchmark.moments(name, 5, seed=7)  # the first of these in a process that has to compile
+    found = benchmark.moments(name, 5, seed=7)
     assert not [moment for moment in found if moment["said"] not in benchmark.STATUSES]
 
 

@@ -1,5 +1,6 @@
 """Threads are given back as they were, and freed memory is kept only for models that are not large."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -37,8 +38,64 @@ def test_blas_is_kept_to_one_thread_where_that_is_wanted(two_threads):
 
 @pytest.mark.parametrize(("states", "one"), [(500, True), (501, False)])
 def test_small_models_run_on_one_thread(states, one, two_threads):
-    with few_threads(states):
-        assert blas_threads() == ([1] * len(two_threads) if one else two_threads)
+    threads.allow(2)
+    try:
+        with few_threads(states):
+            assert blas_threads() == ([1] * len(two_threads) if one else two_threads)
+            assert threads.allowed() == (1 if one else 2)
+        assert threads.allowed() == 2
+    finally:
+        threads.allow(0)
+
+
+def test_other_threads_are_allowed_as_many_as_before():
+    found = []
+    threads.allow(3)
+    try:
+        thread = threading.Thread(target=lambda: found.append(threads.allowed()))
+        thread.start()
+        thread.join()
+    finally:
+        threads.allow(0)
+    assert found == [threads.allowed()]
+
+
+FORKED = """
+    import os, sys
+    from cvxmdp import threads
+
+    threads.allow(2)
+    if sys.argv[1] == "used":
+        assert threads.allowed() == 2
+    child = os.fork()
+    if child == 0:
+        os._exit(threads.allowed())
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+@pytest.mark.parametrize(("before", "allowed"), [("used", "1"), ("not used", "2")])
+def test_a_forked_process_takes_one_thread_where_its_parent_used_several(before, allowed):
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(FORKED), before], capture_output=True, text=True)
+    assert done.stdout == allowed + "\n", done.stderr
+
+
+@pytest.mark.parametrize(("said", "expected"), [("3", "3"), ("5,2", "5"), ("1", "1")])
+def test_the_environment_says_how_many_threads(said, expected):
+    code = "from cvxmdp import threads; print(threads.allowed())"
+    environment = {**os.environ, "OMP_NUM_THREADS": said}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout == expected + "\n", done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere loops are not built with OpenMP of GNU")
+def test_idle_threads_of_loops_sleep():
+    """The setting must be made before OpenMP is loaded."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
+    environment["OMP_DISPLAY_ENV"] = "true"
+    done = subprocess.run([sys.executable, "-c", "import cvxmdp"], capture_output=True, text=True, env=environment)
+    assert "OMP_WAIT_POLICY = 'PASSIVE'" in done.stderr
 
 
 @pytest.mark.parametrize(("pairs", "expected"), [(10, 1), (999_999, 1), (1_000_000, 0)])

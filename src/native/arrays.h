@@ -9,9 +9,9 @@
        if (!take(&held, args, count, "d i f", &x, &to, &gamma)) return NULL;
 
    and ends with give_back(&held).  Letters: d array of double, D one that is written, l of int64, i of int32,
-   u of uint32, b of bool; L, I, U, B, W likewise written; f a number, n a whole number.  An array of w has whole numbers
-   of 4 or 8 bytes, one of m doubles or bools: their width is told.  Arrays that are written must be contiguous; of others
-   a copy is made where they are not. */
+   u of uint32, b of bool; L, I, U, B, W likewise written; f a number, n a whole number.  An array of w has whole
+   numbers of 4 or 8 bytes, one of m doubles or bools: their width is told.  Arrays that are written must be contiguous;
+   of others a copy is made where they are not. */
 
 #ifndef CVXMDP_ARRAYS_H
 #define CVXMDP_ARRAYS_H
@@ -104,7 +104,8 @@ static int take(Held *held, PyObject *const *args, Py_ssize_t count, const char 
             Any *array = va_arg(out, Any *);
             array->at = hold(held, given, *letter, &array->size);
             if (array->at == NULL && PyErr_Occurred()) goto failed;
-            if ((*letter | 32) == 'w' || *letter == 'm') ((Sized *)array)->width = held->views[held->count - 1].itemsize;
+            if ((*letter | 32) == 'w' || *letter == 'm')
+                ((Sized *)array)->width = held->views[held->count - 1].itemsize;
         }
     }
     va_end(out);

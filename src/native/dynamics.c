@@ -6,7 +6,10 @@
 #include "share.h"
 #include <math.h>
 
-#define MOST_THREADS 256
+/* Entries of a dense row that take the time of one of a sparse row. */
+#define DENSE 16
+/* From here on a row is read several entries at a time. */
+#define LONG_ROW 16
 /* So many states ahead the row of a policy is asked for: rows of other pairs lie between. */
 #define AHEAD 16
 
@@ -26,8 +29,6 @@ typedef struct {
     double *parts[MOST_THREADS];
     double found[MOST_THREADS];
 } Task;
-
-INLINE double larger(double x, double y) { return x > y ? x : y; }
 
 INLINE double weight_of(const Sized *weights, Py_ssize_t i)
 {
@@ -90,7 +91,7 @@ static void add_some(void *given, Py_ssize_t start, Py_ssize_t end, int part)
 static PyObject *scattered(Held *held, Task *task, Loop *loop, Py_ssize_t work, Py_ssize_t threads)
 {
     Py_ssize_t size = task->out.size;
-    int count = threads_for(work, threads < MOST_THREADS ? threads : MOST_THREADS);
+    int count = threads_for(work, threads);
     double *more = NULL;
     PyThreadState *state = let_go(work);
     if (count > 1) more = PyMem_RawCalloc((size_t)(count - 1) * size, sizeof(double));
@@ -222,7 +223,7 @@ static PyObject *flow_of_two(PyObject *self, PyObject *const *args, Py_ssize_t c
     Py_ssize_t threads;
     if (!take(&held, args, count, "dww l f d d D n", &t.data, &t.indices, &t.indptr, &t.first, &t.gamma, &t.c, &t.V,
               &t.out, &threads) || !alike(&held, &t.indices, &t.indptr)) return NULL;
-    t.width = threads_for(t.data.size, threads < MOST_THREADS ? threads : MOST_THREADS);
+    t.width = threads_for(t.data.size, threads);
     PyThreadState *state = let_go(t.data.size);
     double *parts = PyMem_RawCalloc((size_t)t.width * t.out.size, sizeof(double));
     if (parts) {
@@ -279,7 +280,7 @@ static PyObject *weighted_dense(PyObject *self, PyObject *const *args, Py_ssize_
     Py_ssize_t threads;
     if (!take(&held, args, count, "d l f m d D n", &t.data, &t.first, &t.gamma, &t.weights, &t.V, &t.out, &threads))
         return NULL;
-    return scattered(&held, &t, weighted_rows, t.data.size, threads);
+    return scattered(&held, &t, weighted_rows, t.data.size / DENSE, threads);
 }
 
 static PyObject *weighted_diagonal(PyObject *self, PyObject *const *args, Py_ssize_t count)
@@ -318,8 +319,9 @@ static PyObject *weighted_diagonal_dense(PyObject *self, PyObject *const *args, 
     Held held = {0};
     Task t;
     Py_ssize_t threads;
-    if (!take(&held, args, count, "d l f m D n", &t.data, &t.first, &t.gamma, &t.weights, &t.out, &threads)) return NULL;
-    return scattered(&held, &t, diagonal_rows, t.data.size, threads);
+    if (!take(&held, args, count, "d l f m D n", &t.data, &t.first, &t.gamma, &t.weights, &t.out, &threads))
+        return NULL;
+    return scattered(&held, &t, diagonal_rows, t.data.size / DENSE, threads);
 }
 
 /* Each thread has an equal share of the triangle. */
@@ -397,7 +399,7 @@ static PyObject *improve(PyObject *self, PyObject *const *args, Py_ssize_t count
               &t.out, &t.pair, &t.upward, &parts, &least, &rounding, &settles)
         || !alike(&held, &t.indices, &t.indptr)) return NULL;
     PyThreadState *state = let_go(t.data.size);
-    if (parts > MOST_THREADS) parts = MOST_THREADS;
+    parts = parts < MOST_THREADS ? parts : MOST_THREADS;
     double goal = least;
     for (Py_ssize_t s = 0; s < t.out.size; s++) goal = larger(goal, rounding * fabs(t.out.at[s]));
     double change = swept(&t, LOOP(t, relax), (int)parts);
@@ -419,7 +421,8 @@ static PyObject *push_often(PyObject *self, PyObject *const *args, Py_ssize_t co
     double least, goal, part;
     Py_ssize_t most;
     if (!take(&held, args, count, "dww l f d D D n f f f n", &t.data, &t.indices, &t.indptr, &t.first, &t.gamma, &t.c,
-              &waiting, &x, &t.upward, &least, &goal, &part, &most) || !alike(&held, &t.indices, &t.indptr)) return NULL;
+              &waiting, &x, &t.upward, &least, &goal, &part, &most)
+        || !alike(&held, &t.indices, &t.indptr)) return NULL;
     PyThreadState *state = let_go(t.data.size);
     double left = INFINITY;
     int reached = 0;
@@ -432,8 +435,6 @@ static PyObject *push_often(PyObject *self, PyObject *const *args, Py_ssize_t co
     give_back(&held);
     return Py_BuildValue("dN", left, PyBool_FromLong(reached));
 }
-
-#define FUNCTION(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
 
 static PyMethodDef functions[] = {
     FUNCTION(sweep), FUNCTION(advantage), FUNCTION(advantages), FUNCTION(taken_ends), FUNCTION(taken),

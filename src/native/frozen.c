@@ -7,7 +7,6 @@
 #include "share.h"
 #include <math.h>
 
-#define MOST_THREADS 256
 /* Share of the longest step that is taken. */
 #define BACK_OFF 0.99
 /* The corrector accounts for second-order terms up to this many times its aim: larger ones are far from true. */
@@ -31,9 +30,6 @@ typedef struct {
     double *schur, *schurs[MOST_THREADS], *rows[MOST_THREADS], *b[MOST_THREADS];
     double found[MOST_THREADS][3];
 } Task;
-
-INLINE double smaller(double x, double y) { return x < y ? x : y; }
-INLINE double larger(double x, double y) { return x > y ? x : y; }
 
 /* The product of two rows, in several sums at once. */
 FOR_EACH_PROCESSOR static double long_dot(const double *a, const double *b, Py_ssize_t n)
@@ -159,8 +155,8 @@ INLINE void add_rows(double *sum, const double *rows, Py_ssize_t n, Py_ssize_t w
     }
 }
 
-/* The Schur complement sum of x^2 (p / z) (a - mean)(a - mean)' and the predictor's b = sum of x p (a - mean), where a is
-   a pair's row of limits: the state's own equation takes off the weighted mean. */
+/* The Schur complement sum of x^2 (p / z) (a - mean)(a - mean)' and the predictor's b = sum of x p (a - mean), where a
+   is a pair's row of limits: the state's own equation takes off the weighted mean. */
 FOR_EACH_PROCESSOR static void eliminate(void *given, Py_ssize_t start, Py_ssize_t end, int part)
 {
     Task *t = given;
@@ -292,8 +288,8 @@ FOR_EACH_PROCESSOR static void solve(const double *lower, double *b, Py_ssize_t 
 }
 
 /* dr = the change of the rows' slacks; the longest step for slacks and multipliers. */
-static double rows_step(const double *r, const double *lam, const uint8_t *bounded, const double *free, const double *dy,
-                        double *dr, Py_ssize_t n)
+static double rows_step(const double *r, const double *lam, const uint8_t *bounded, const double *free,
+                        const double *dy, double *dr, Py_ssize_t n)
 {
     double longest = FAR;
     for (Py_ssize_t k = 0; k < n; k++) {
@@ -445,9 +441,9 @@ static PyObject *interior_point(PyObject *self, PyObject *const *args, Py_ssize_
     Flags bounded;
     double mu, accuracy;
     Py_ssize_t most_steps, parts;
-    if (!take(&held, args, count, "d d l d b d D f f n n D", &A, &x, &first, &room, &bounded, &give, &lam, &mu, &accuracy,
-              &most_steps, &parts, &p)) return NULL;
-    if (parts > MOST_THREADS) parts = MOST_THREADS;
+    if (!take(&held, args, count, "d d l d b d D f f n n D", &A, &x, &first, &room, &bounded, &give, &lam, &mu,
+              &accuracy, &most_steps, &parts, &p)) return NULL;
+    parts = parts < MOST_THREADS ? parts : MOST_THREADS;
     Py_ssize_t n = lam.size, num_pairs = p.size, num_states = x.size;
     Py_ssize_t width = (n + 7) / 8 * 8, each = n * width + ROWS * width + n;
     size_t room_for = 5 * num_pairs + (n + 2) * num_states + (5 + n) * n + parts * each;
@@ -459,7 +455,8 @@ static PyObject *interior_point(PyObject *self, PyObject *const *args, Py_ssize_
     double *next = memory;
     Task t = {.A = A.at, .x = x.at, .first = first.at, .n = n, .width = width, .num_states = num_states, .p = p.at};
     Limits l = {.room = room.at, .give = give.at, .bounded = bounded.at, .lam = lam.at};
-    double **pairs[] = {&t.z, &t.weights, &t.dp, &t.dz, &t.free}, **limits[] = {&t.dy, &l.r, &l.dr, &l.free, &l.missing};
+    double **pairs[] = {&t.z, &t.weights, &t.dp, &t.dz, &t.free};
+    double **limits[] = {&t.dy, &l.r, &l.dr, &l.free, &l.missing};
     for (int k = 0; k < 5; k++, next += num_pairs) *pairs[k] = next;
     for (int k = 0; k < 5; k++, next += n) *limits[k] = next;
     t.totals = next;
@@ -481,8 +478,6 @@ static PyObject *interior_point(PyObject *self, PyObject *const *args, Py_ssize_
     give_back(&held);
     return PyLong_FromLong(steps);
 }
-
-#define FUNCTION(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
 
 static PyMethodDef functions[] = {FUNCTION(priced), FUNCTION(interior_point), {NULL, NULL, 0, NULL}};
 

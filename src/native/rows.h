@@ -2,19 +2,24 @@
 
    M = gamma P - Xi, where Xi says which state owns a pair. */
 
-/* A row's product with V; long ones in several sums that do not wait for each other. */
+/* A row's product with V, in several sums that do not wait for each other.  Rows end at random: a loop over the last
+   entries would often be mistaken about its end, so that they are always four, some of them times zero. */
 INLINE double NAMED(dot)(const double *values, const Index *columns, Py_ssize_t size, const double *V)
 {
     double a = 0.0, b = 0.0, c = 0.0, d = 0.0;
-    Py_ssize_t k = 0;
-    if (size >= 8)
-        for (; k + 4 <= size; k += 4) {
-            a += values[k] * V[columns[k]];
-            b += values[k + 1] * V[columns[k + 1]];
-            c += values[k + 2] * V[columns[k + 2]];
-            d += values[k + 3] * V[columns[k + 3]];
-        }
-    for (; k < size; k++) a += values[k] * V[columns[k]];
+    if (size == 0) return 0.0;
+    for (; size > 4; size -= 4, values += 4, columns += 4) {
+        a += values[0] * V[columns[0]];
+        b += values[1] * V[columns[1]];
+        c += values[2] * V[columns[2]];
+        d += values[3] * V[columns[3]];
+    }
+    static const double no_yes[2] = {0.0, 1.0};
+    Py_ssize_t two = size > 1, three = size > 2, four = size > 3;
+    a += values[0] * V[columns[0]];
+    b += no_yes[two] * values[two] * V[columns[two]];
+    c += no_yes[three] * values[2 * three] * V[columns[2 * three]];
+    d += no_yes[four] * values[3 * four] * V[columns[3 * four]];
     return (a + b) + (c + d);
 }
 
@@ -165,10 +170,31 @@ FOR_EACH_PROCESSOR static void NAMED(evaluated_all)(void *given, Py_ssize_t star
     }
 }
 
-/* out += scale times a row. */
+/* out += scale times a row; columns may come twice. */
 INLINE void NAMED(scatter)(double *out, double scale, const double *values, const Index *columns, Py_ssize_t size)
 {
-    for (Py_ssize_t k = 0; k < size; k++) out[columns[k]] += scale * values[k];
+    Py_ssize_t k = 0;
+    if (size >= LONG_ROW)
+        for (; k + 4 <= size; k += 4) {
+            out[columns[k]] += scale * values[k];
+            out[columns[k + 1]] += scale * values[k + 1];
+            out[columns[k + 2]] += scale * values[k + 2];
+            out[columns[k + 3]] += scale * values[k + 3];
+        }
+    for (; k < size; k++) out[columns[k]] += scale * values[k];
+}
+
+/* The entries of a row in column s. */
+INLINE double NAMED(entry)(const double *values, const Index *columns, Py_ssize_t size, Py_ssize_t s)
+{
+    double total = 0.0;
+    if (size >= LONG_ROW) {
+#pragma omp simd reduction(+ : total)
+        for (Py_ssize_t k = 0; k < size; k++) total += columns[k] == (Index)s ? values[k] : 0.0;
+    } else
+        for (Py_ssize_t k = 0; k < size; k++)
+            if (columns[k] == s) total += values[k];
+    return total;
 }
 
 /* out = x - gamma P_pi' x; out starts as zero. */
@@ -303,15 +329,17 @@ FOR_EACH_PROCESSOR static void NAMED(gram)(void *given, Py_ssize_t low, Py_ssize
 }
 
 /* out = E diag(weights) M for a sparse E given by its columns, one a pair. */
-FOR_EACH_PROCESSOR static void NAMED(crossed)(const Task *t, const double *values, const Sized *rows, const Sized *starts)
+FOR_EACH_PROCESSOR static void NAMED(crossed)(const Task *t, const double *values, const Sized *rows,
+                                              const Sized *starts)
 {
     const Index *indices = t->indices.at, *indptr = t->indptr.at;
-    Py_ssize_t num_states = t->width;
+    Py_ssize_t n = whole_of(starts, 0);
     for (Py_ssize_t i = 0; i < t->owner.size; i++) {
-        if (t->c.at[i] == 0.0) continue;
-        Index at = indptr[i];
-        for (Py_ssize_t n = whole_of(starts, i); n < whole_of(starts, i + 1); n++) {
-            double *line = t->out.at + whole_of(rows, n) * num_states, x = t->c.at[i] * values[n];
+        Py_ssize_t end = whole_of(starts, i + 1);
+        if (t->c.at[i] == 0.0) n = end;
+        for (; n < end; n++) {
+            double *line = t->out.at + whole_of(rows, n) * t->width, x = t->c.at[i] * values[n];
+            Index at = indptr[i];
             line[t->owner.at[i]] -= x;
             NAMED(scatter)(line, t->gamma * x, t->data.at + at, indices + at, indptr[i + 1] - at);
         }
@@ -322,16 +350,15 @@ FOR_EACH_PROCESSOR static void NAMED(crossed)(const Task *t, const double *value
 FOR_EACH_PROCESSOR static void NAMED(downhill)(const Task *t, double *sums)
 {
     const Index *indices = t->indices.at, *indptr = t->indptr.at;
-    const double *V = t->V.at;
+    const double *data = t->data.at, *V = t->V.at;
     double value = 0.0, lower = 0.0, higher = 0.0;
     for (Py_ssize_t s = 0; s < t->pair.size; s++) {
         int64_t i = t->pair.at[s];
-#pragma omp simd reduction(+ : value, lower, higher)
         for (Py_ssize_t k = indptr[i]; k < indptr[i + 1]; k++) {
             Index j = indices[k];
-            value += V[j] < V[s] ? t->data.at[k] : 0.0;
-            lower += j < s ? t->data.at[k] : 0.0;
-            higher += j > s ? t->data.at[k] : 0.0;
+            value += (V[j] < V[s]) * data[k]; /* a product, since a branch would often be mistaken */
+            lower += (j < s) * data[k];
+            higher += (j > s) * data[k];
         }
     }
     sums[0] = value;
@@ -414,10 +441,8 @@ FOR_EACH_PROCESSOR static double NAMED(push)(const Task *t, double *waiting, dou
         if (mass <= least * x[s]) continue;
         for (int64_t i = t->first.at[s]; i < t->first.at[s + 1]; i++) {
             if (pi[i] == 0.0) continue;
-            double back = 0.0;
-#pragma omp simd reduction(+ : back)
-            for (Py_ssize_t e = indptr[i]; e < indptr[i + 1]; e++) back += indices[e] == s ? t->data.at[e] : 0.0;
-            own += pi[i] * back;
+            Index at = indptr[i];
+            own += pi[i] * NAMED(entry)(t->data.at + at, indices + at, indptr[i + 1] - at, s);
         }
         mass /= 1.0 - t->gamma * own;
         x[s] += mass;

@@ -5,7 +5,6 @@
 #include "share.h"
 #include <math.h>
 
-#define MOST_THREADS 256
 #define MANY 128
 
 typedef struct {
@@ -13,9 +12,6 @@ typedef struct {
     double step, p;
     double sums[MOST_THREADS][2];
 } Task;
-
-INLINE double smaller(double x, double y) { return x < y ? x : y; }
-INLINE double larger(double x, double y) { return x > y ? x : y; }
 
 INLINE int64_t bits_of(double x)
 {
@@ -62,8 +58,8 @@ INLINE double rough_log(double x)
     return e * 0.6931471805599453 + f * (0.99987975 + f * (-0.49934377 + f * tail));
 }
 
-/* exp x to a relative error of 5e-5, for x between -700 and 700.  Adding 1.5 2^52 rounds to a whole number, which is then
-   the end of the mantissa. */
+/* exp x to a relative error of 5e-5, for x between -700 and 700.  Adding 1.5 2^52 rounds to a whole number, which is
+   then the end of the mantissa. */
 INLINE double rough_exp(double x)
 {
     double shifted = x * 1.4426950408889634 + 6755399441055744.0;
@@ -126,7 +122,7 @@ FOR_EACH_PROCESSOR static void entropic_some(void *given, Py_ssize_t start, Py_s
     t->sums[part][1] = slope;
 }
 
-/* The limit of small steps: z = the nearest nonnegative entries. */
+/* The limit of small steps: z = the nearest nonnegative entries.  Weights count pairs, so that z / weight is normal. */
 FOR_EACH_PROCESSOR static void entropic_limit(void *given, Py_ssize_t start, Py_ssize_t end, int part)
 {
     Task *t = given;
@@ -135,7 +131,7 @@ FOR_EACH_PROCESSOR static void entropic_limit(void *given, Py_ssize_t start, Py_
 #pragma omp simd reduction(+ : total, slope)
     for (Py_ssize_t i = start; i < end; i++) {
         int some = (y[i] > 1e-300) & (log_ratio[i] < INFINITY);
-        double logarithm = exact_log(some ? y[i] : 1.0) + log_ratio[i] - exact_log(weight[i]);
+        double logarithm = exact_log(some ? y[i] / weight[i] : 1.0) + log_ratio[i];
         logarithm = some ? logarithm : 0.0;
         double new = some ? y[i] : 0.0, bend = weight[i] * (logarithm + 1.0) * (logarithm + 1.0);
         z[i] = new;
@@ -146,41 +142,52 @@ FOR_EACH_PROCESSOR static void entropic_limit(void *given, Py_ssize_t start, Py_
     t->sums[part][1] = slope;
 }
 
-/* t + multiplier t^(p - 1) = o for o >= 0 and p > 1, written as alpha x^q + beta x = o with q >= 1, which is convex, so
-   that Newton from above never overshoots; sum t^p and its slope. */
-static void power_some(void *given, Py_ssize_t start, Py_ssize_t end, int part)
+/* alpha x^q + beta x = o with q >= 1, which is convex, so that Newton from above never overshoots; raised is x^q. */
+static double power_root(double o, double q, double alpha, double beta, double *raised)
 {
-    Task *task = given;
+    double x = smaller(pow(o / alpha, 1.0 / q), o / beta);
+    for (int k = 0; k < 60; k++) {
+        *raised = pow(x, q);
+        double change = (alpha * *raised + beta * x - o) * x / (alpha * q * *raised + beta * x);
+        x -= change;
+        if (!(change > 1e-8 * x)) break; /* Newton's next error is about the square of this */
+    }
+    *raised = pow(x, q);
+    return x;
+}
+
+/* t + multiplier t^(p - 1) = o for o >= 0 and p > 1, written as alpha x^q + beta x = o; sum t^p and its slope.  Where p
+   is 3 or 1.5, q is 2.  Every operation is rounded as it stands. */
+INLINE void power_loop(Task *task, Py_ssize_t start, Py_ssize_t end, int part, int squared, int upper)
+{
     const double *o = task->x.at, p = task->p, multiplier = task->step;
     double *t = task->out.at, total = 0.0, slope = 0.0;
-    double q = p >= 2.0 ? p - 1.0 : 1.0 / (p - 1.0);
-    double alpha = p >= 2.0 ? multiplier : 1.0, beta = p >= 2.0 ? 1.0 : multiplier;
+    double q = upper ? p - 1.0 : 1.0 / (p - 1.0), alpha = upper ? multiplier : 1.0, beta = upper ? 1.0 : multiplier;
     for (Py_ssize_t i = start; i < end; i++) {
+        double x, raised;
         t[i] = 0.0;
         if (!(o[i] > 0.0)) continue;
-        double x, raised;
-        if (q == 2.0) { /* p is 3 or 1.5 */
+        if (squared) {
             x = 2.0 * o[i] / (beta + sqrt(beta * beta + 4.0 * alpha * o[i]));
             raised = x * x;
-        } else {
-            x = smaller(pow(o[i] / alpha, 1.0 / q), o[i] / beta);
-            for (int k = 0; k < 60; k++) {
-                raised = pow(x, q);
-                double change = (alpha * raised + beta * x - o[i]) * x / (alpha * q * raised + beta * x);
-                x -= change;
-                if (!(change > 1e-8 * x)) break; /* Newton's next error is about the square of this */
-            }
-            raised = pow(x, q);
-        }
+        } else
+            x = power_root(o[i], q, alpha, beta, &raised);
         if (!(raised > 0.0)) continue;
-        double size = p >= 2.0 ? x : raised;
-        if (p < 2.0) raised = x; /* raised is size^(p - 1) */
+        double size = upper ? x : raised, rest = upper ? raised : x; /* rest is size^(p - 1) */
         t[i] = size;
-        total += raised * size;
-        slope -= p * raised * raised / (1.0 + multiplier * (p - 1.0) * raised / size);
+        total += rest * size;
+        slope -= p * rest * rest / (1.0 + multiplier * (p - 1.0) * rest / size);
     }
     task->sums[part][0] = total;
     task->sums[part][1] = slope;
+}
+
+static void power_some(void *given, Py_ssize_t start, Py_ssize_t end, int part)
+{
+    Task *task = given;
+    if (task->p == 3.0) power_loop(task, start, end, part, 1, 1);
+    else if (task->p == 1.5) power_loop(task, start, end, part, 1, 0);
+    else power_loop(task, start, end, part, 0, task->p >= 2.0);
 }
 
 /* sum w z^2 for z = x / (1 + m w), and its slope. */
@@ -203,7 +210,7 @@ FOR_EACH_PROCESSOR static void weighted_some(void *given, Py_ssize_t start, Py_s
 static PyObject *summed(Held *held, Task *task, Loop *loop, Py_ssize_t steps, Py_ssize_t threads)
 {
     Py_ssize_t size = task->x.size;
-    int parts = threads_for(steps * size, threads < MOST_THREADS ? threads : MOST_THREADS);
+    int parts = threads_for(steps * size, threads);
     PyThreadState *state = let_go(steps * size);
     share(loop, task, size, parts);
     take_back(state);
@@ -251,8 +258,6 @@ static PyObject *weighted(PyObject *self, PyObject *const *args, Py_ssize_t coun
     if (!take(&held, args, count, "d d f n", &t.x, &t.weight, &t.step, &threads)) return NULL;
     return summed(&held, &t, weighted_some, 1, threads);
 }
-
-#define FUNCTION(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
 
 static PyMethodDef functions[] = {
     FUNCTION(entropic), FUNCTION(entropic_start), FUNCTION(power), FUNCTION(weighted), {NULL, NULL, 0, NULL},

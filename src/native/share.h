@@ -28,6 +28,13 @@
 #define FETCH(address) ((void)0)
 #endif
 
+INLINE double smaller(double x, double y) { return x < y ? x : y; }
+INLINE double larger(double x, double y) { return x > y ? x : y; }
+
+/* A row of a module's table of functions. */
+#define FUNCTION(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
+
+#define MOST_THREADS 256
 /* Steps of a loop below which a second thread would cost more than it does. */
 #define LITTLE_WORK 30000
 /* Steps of a loop below which other threads of Python may wait. */
@@ -36,9 +43,11 @@
 /* What threads do: the part'th of the ranges into which a loop is cut. */
 typedef void Loop(void *task, Py_ssize_t start, Py_ssize_t end, int part);
 
-static int threads_for(Py_ssize_t work, Py_ssize_t threads)
+/* How many of the threads that are allowed a loop takes. */
+static int threads_for(Py_ssize_t work, Py_ssize_t allowed)
 {
-    return work < LITTLE_WORK || threads < 1 ? 1 : (int)threads;
+    if (work < LITTLE_WORK || allowed < 1) return 1;
+    return allowed < MOST_THREADS ? (int)allowed : MOST_THREADS;
 }
 
 /* Cut a loop into even ranges, one a thread.  A single one is never left to OpenMP, which hangs after a fork. */

@@ -51,7 +51,7 @@ PAIRS = 12_000
 
 def arrays_at_once(run):
     """The most memory that ``run`` takes at one time on top of what was there, in arrays over pairs."""
-    run()  # compiles, factors and fills caches
+    run()  # factors and fills caches
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     run()
