@@ -59,7 +59,8 @@ class Plan:
     """How the systems of one model are solved: ``"dense"``, ``"sparse"`` (both direct) or ``"iterative"``."""
 
     policy: str
-    """Also ``"approximate"``: by successive approximations where they converge fast, else by a sparse factor."""
+    """Also ``"approximate"``: by elimination of states where that takes milliseconds, else by successive approximations
+    where they converge fast, else by factors.  Factors are by elimination where its fill is small."""
     normal: str
     visited: str
     reason: str
