@@ -359,8 +359,8 @@ FULL = random_model(12, states=300, actions=3)
 @pytest.mark.parametrize(
     ("model", "sparse", "kind"),
     [
-        (SMALL, False, DenseDynamics),
-        (SMALL, True, DenseDynamics),
+        (SMALL, False, SparseDynamics),
+        (SMALL, True, SparseDynamics),
         (THIN, False, SparseDynamics),
         (THIN, True, SparseDynamics),
         (FULL, False, DenseDynamics),
@@ -368,7 +368,7 @@ FULL = random_model(12, states=300, actions=3)
     ],
     ids=["small array", "small csr", "thin array", "thin csr", "full array", "full csr"],
 )
-def test_the_kind_of_matrix_follows_size_and_density_and_not_the_users_form(model, sparse, kind):
+def test_the_kind_of_matrix_follows_density_and_not_the_users_form(model, sparse, kind):
     mdp = as_mdp(model, sparse)
     dynamics = choose_dynamics(mdp)
     assert type(dynamics) is kind

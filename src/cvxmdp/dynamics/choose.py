@@ -14,15 +14,12 @@ from cvxmdp.mdp import MDP
 DENSE_DENSITY = 0.2
 """From this share of nonzero entries on, reading a dense row through BLAS is faster than gathering a sparse one."""
 
-SMALL = 200_000
-
 
 def choose_dynamics(mdp: MDP, evaluation: str = "auto") -> Dynamics:
     """Choose dense or sparse dynamics and how their linear systems are solved.
 
-    P is held dense when at least a fifth of its entries are nonzero and the array fits in half of the free memory,
-    and also when it is small (up to 200 000 entries), where it stays in the cache.  Otherwise it is
-    held sparse.  What does not fit is never made dense.
+    P is held dense when at least a fifth of its entries are nonzero and the array fits in half of the free memory.
+    Otherwise it is held sparse.  What does not fit is never made dense.
 
     Parameters
     ----------
@@ -41,7 +38,7 @@ def choose_dynamics(mdp: MDP, evaluation: str = "auto") -> Dynamics:
     first = np.searchsorted(mdp.state, np.arange(mdp.num_states + 1))
     spread = partial(spreads, P, first, int(np.argmax(mdp.initial)))
     steps = plan(mdp.num_states, mdp.num_pairs, nonzeros, evaluation, memory, spread)
-    dense = size <= SMALL or (nonzeros >= DENSE_DENSITY * size and (not sp.issparse(P) or 8 * size <= memory // 2))
+    dense = nonzeros >= DENSE_DENSITY * size and (not sp.issparse(P) or 8 * size <= memory // 2)
     if dense:
         from cvxmdp.dynamics.dense import DenseDynamics
 

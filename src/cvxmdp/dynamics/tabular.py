@@ -36,8 +36,10 @@ ELIMINATED_STATES = 20_000
 """Up to here elimination may come first, beyond only where nothing else gets there."""
 FULL = 0.2
 """From this share of entries on the factors of policies are dense."""
-BY_BLAS = 0.1
+BY_BLAS = 0.25
 """Multiplications of plain loops that take as long as one of a dense factor."""
+CALLS_WORK = 1e5
+"""Multiplications of plain loops that take as long as LAPACK's calls and copies: 50 microseconds."""
 QUICK_WORK = 3e7
 """Multiplications of an elimination that takes up to 20 ms, less than what other methods need on slow models."""
 DENSE_STATES = 3000
@@ -156,11 +158,13 @@ class Tabular(ABC):
     def elimination(self) -> Elimination | None:
         """The pattern of the factors of policies, where their fill is small."""
         wide = not self.plan.thin and self.num_states > DENSE_STATES
-        if self.plan.policy == "iterative" or wide or (self._entries > FULL * self.num_states**2):
+        dense = self.num_states**3 / 3
+        full = self._entries > FULL * self.num_states**2 and dense > BY_BLAS * dense + CALLS_WORK
+        if self.plan.policy == "iterative" or wide or full:
             return None
         found = Elimination(self.P, self.first, self.gamma)
-        dense = self.num_states**3 / 3 if self.num_states <= DENSE_STATES else np.inf
-        return found if found.work <= BY_BLAS * dense + QUICK_WORK / 1000 else None
+        quick = self.num_states > DENSE_STATES or found.work <= BY_BLAS * dense + CALLS_WORK
+        return found if quick else None
 
     @property
     def _entries(self) -> int:
