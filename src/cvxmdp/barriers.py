@@ -21,6 +21,9 @@ Mask = npt.NDArray[np.bool_]
 
 ROOM = 0.1
 """Least slack at the start, relative to the limit."""
+OF_CURVE, OF_CONE = 0.1, 0.01
+"""Weights of the products of a curved limit, and of a cone's; those of all pairs add up to about one.  With 1 / n, as
+rows have it, entropies and balls take a sixth more steps (210 problems of benchmarks/real_problems.py, seed 7)."""
 STIFF = 1e10
 """Stiffness of an equality: what it is missed by is as much smaller than the change of its multiplier."""
 
@@ -226,7 +229,7 @@ class Curve(Part):
     def __init__(self, view: View, function: Function) -> None:
         self.function = function
         self.force = np.zeros(view.d.size)
-        self.weights = np.full(1, 1 / view.d.size)
+        self.weights = np.full(1, OF_CURVE)
 
     def start(self, d: Array, mu: float) -> tuple[Array, Array, Array]:
         s = max(-self.function(d), ROOM)
@@ -264,7 +267,7 @@ class Cone(Part):
         self.L = np.ascontiguousarray(Q.T) if Q.ndim == 2 else None
         self.force, self.ratio = np.zeros(size), np.zeros(size)
         """The second is ``x / t``, in units of the first t."""
-        self.weights = np.full(2 if limit is None else 3, 1 / size)
+        self.weights = np.full(2 if limit is None else 3, OF_CONE)
         self.first = (1 + ROOM) * float(np.sqrt(self._square(view.d))) or 1.0
         self.cost: Array | None = None
         if limit is not None:
@@ -306,7 +309,7 @@ class Powers(Part):
         self.force = np.zeros(center.size)
         self.num_free = self.both.size
         of_pairs = view.weights[self.both]
-        self.weights = np.concatenate([of_pairs, of_pairs, [1 / view.d.size] if np.isnan(weight) else NONE])
+        self.weights = np.concatenate([of_pairs, of_pairs, [OF_CURVE] if np.isnan(weight) else NONE])
 
     def start(self, d: Array, mu: float) -> tuple[Array, Array, Array]:
         x = d[self.both] - self.center[self.both]

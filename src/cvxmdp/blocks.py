@@ -106,6 +106,10 @@ class Block(ABC):
         """Return a cost whose cheapest policies lead towards the block; None where an occupancy is not far from it."""
         return None
 
+    def inside(self, d: Array) -> Array | None:
+        """Return a vector over pairs well inside, near which policies may be; None where d is, or none is known."""
+        return None
+
     def shrink(self, view: View) -> Array | None:
         """Return factors for each pair that bring an occupancy inside, where it is plain how; None where it is not."""
         return None

@@ -18,6 +18,8 @@ typedef Py_ssize_t Size;
 typedef struct Core Core;
 typedef struct Part Part;
 
+#define MANY_COLUMNS 16 /* from here on BLAS multiplies them */
+
 enum Values { OF_ROWS, OF_STATES, OF_PAIRS };
 enum Function { QUADRATIC, ENTROPY_OF_PAIRS, ENTROPY_OF_STATES };
 
@@ -73,7 +75,8 @@ struct Core {
     double *primal_of, *dual_of;       /* how far the unknowns of each state move */
     double **U;
     double *block, *small, *bent, *flows, *solved;
-    int32_t *pivot;
+    double *packed; /* the columns of U side by side, where they are many; else NULL */
+    int *pivot;
     double *diagonal, *W, *curvature, *stiffness, *total, *by_state, *softness, *visits;
     int stiff, capped;
     /* Room for right sides and solutions. */
@@ -565,6 +568,28 @@ static void solve_once(Core *core, const double *force, const double *border, co
     apply(core, core->g, pull, core->x, core->net);
 }
 
+/* The columns' own system once all else is eliminated: block + U'K^-1 U - flows' N^-1 flows. */
+static void add_bordered(Core *core)
+{
+    Size n = core->pairs, S = core->states, K = core->columns;
+    memcpy(core->small, core->block, K * K * sizeof(double));
+    if (core->packed) {
+        for (Size k = 0; k < K; k++) memcpy(core->packed + k * n, core->U[k], n * sizeof(double));
+        int columns = (int)K, pairs = (int)n, states = (int)S;
+        double one = 1.0, less = -1.0;
+        dgemm("T", "N", &columns, &columns, &pairs, &one, core->packed, &pairs, core->bent, &pairs, &one, core->small, &columns);
+        dgemm("T", "N", &columns, &columns, &states, &less, core->flows, &states, core->solved, &states, &one, core->small,
+              &columns);
+        return;
+    }
+    for (Size j = 0; j < K; j++)
+        for (Size k = 0; k <= j; k++) {
+            double entry = dot(n, core->U[j], core->bent + k * n) - dot(S, core->flows + j * S, core->solved + k * S);
+            core->small[j * K + k] += entry;
+            if (k < j) core->small[k * K + j] += entry;
+        }
+}
+
 /* The right sides of the equations. */
 static void right_sides(Core *core, const double *aims, double full, double *force, double *border, double *pull)
 {
@@ -690,12 +715,7 @@ static PyObject *core_factor(Core *core, PyObject *const *args, Size count)
         }
         memcpy(core->solved, core->flows, K * S * sizeof(double));
         normal_solve(&core->N, core->solved, K);
-        for (Size j = 0; j < K; j++)
-            for (Size k = 0; k <= j; k++) {
-                double entry = dot(n, core->U[j], core->bent + k * n) - dot(S, core->flows + j * S, core->solved + k * S);
-                core->small[j * K + k] = core->block[j * K + k] + entry;
-                core->small[k * K + j] = core->block[k * K + j] + entry;
-            }
+        add_bordered(core);
         done = small_factor(K, core->small, core->pivot);
     }
     Py_END_ALLOW_THREADS;
@@ -1039,7 +1059,8 @@ static int core_init(Core *core, PyObject *args, PyObject *keywords)
     core->state_of = (int32_t *)ROOM(sides / 2 + 1), core->state_of_free = (int32_t *)ROOM(frees / 2 + 1);
     core->primal_of = ROOM(S), core->dual_of = ROOM(S);
     core->block = ROOM(columns * columns), core->small = ROOM(columns * columns);
-    core->pivot = (int32_t *)ROOM(columns);
+    core->pivot = (int *)ROOM(columns);
+    if (columns >= MANY_COLUMNS) core->packed = ROOM(columns * n);
     core->bent = ROOM(columns * n), core->flows = ROOM(columns * S), core->solved = ROOM(columns * S);
     core->missing = NUMBERS(point, "missing", S);
     double **of_pairs[] = {&core->diagonal, &core->W, &core->force, &core->force2, &core->x, &core->g};

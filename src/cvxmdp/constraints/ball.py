@@ -258,6 +258,9 @@ class NormBall(Constraint, Ranked):
     def room(self) -> float:
         return min(1.0, self.radius) or 1.0
 
+    def inside(self, d: Array) -> Array | None:
+        return self.center if self.level(d) > self.radius else None
+
     def barrier(self, view: View, unit: float) -> Barrier | None:
         if self.radius == 0:  # nothing lies inside
             return None

@@ -32,9 +32,10 @@ class StartedSolve(Protocol):
 KRYLOV_TOLERANCE = 1e-13
 KRYLOV_ROUNDS = 20
 BICGSTAB_STEPS = 60
-MOST_APPROXIMATIONS = 80
-SLOW = 0.7
-"""Successive approximations end where a step leaves, on average, more than this of what is missing."""
+APPROXIMATIONS, MOST_APPROXIMATIONS = 80, 2000
+"""Successive approximations that are worth their time where Krylov methods, or factors of any size, are the other way."""
+DENSE_SPEED, ENTRY_SECONDS, STEP_SECONDS = 2.5e10, 1e-9, 2e-5
+"""Multiplications a second of a dense factor; seconds that a product takes for each entry, and any step besides."""
 NORMAL_STATES = 1500
 """Up to here a dense factor of M'M (18 MB, a tenth of a second) is always worth its time."""
 VISITED_STATES = 200
@@ -209,12 +210,25 @@ def _refined(matrix: Any, solve: Solve) -> StartedSolve:
     return refined
 
 
+def worth(states: int, entries: float) -> int:
+    """Return how many products with so many entries take half as long as a dense factor."""
+    factor = states**3 / 3 / DENSE_SPEED
+    steps = 0.5 * factor / (ENTRY_SECONDS * entries + STEP_SECONDS)
+    return int(np.clip(steps, APPROXIMATIONS, MOST_APPROXIMATIONS))
+
+
 def iterative(
-    apply: Solve, gamma: float, accuracy: float, direct: Callable[[], StartedSolve], forward: bool, krylov: bool
+    apply: Solve,
+    gamma: float,
+    accuracy: float,
+    direct: Callable[[], StartedSolve],
+    forward: bool,
+    krylov: bool,
+    most: int = APPROXIMATIONS,
 ) -> StartedSolve:
     """Solve ``(I - gamma P_pi) x = rhs``, or with the transpose, to a relative accuracy; ``apply`` is the product.
 
-    On models that mix well successive approximations get there in the fewest products.  Else, with ``krylov``, several
+    On models that mix well successive approximations get there in few products, at most ``most``.  Else, with ``krylov``, several
     right sides go through BiCGSTAB together, so that the matrix is read once for all of them; a single one, and those
     that did not get there, through GMRES.  Where that stalls, as on long cycles near discount one, and where Krylov
     methods are not wanted, factors take over.
@@ -223,7 +237,7 @@ def iterative(
 
     def solve(rhs: Array, start: Array | None = None) -> Array:
         start = np.zeros_like(rhs) if start is None else start
-        x, found = approximate(apply, gamma, rhs, start, accuracy, forward)
+        x, found = approximate(apply, gamma, rhs, start, accuracy, forward, most)
         if found or interrupts.late():
             return x
         if not krylov and not interrupts.requested():  # a factor cannot be left before it is done
@@ -263,19 +277,22 @@ def _solved(apply: Solve, rhs: Array, x: Array, accuracy: float) -> Any:
     return np.linalg.norm(rhs - apply(x), axis=0) <= 10 * accuracy * sizes
 
 
-def approximate(apply: Solve, gamma: float, rhs: Array, x: Array, accuracy: float, forward: bool) -> tuple[Array, bool]:
+def approximate(
+    apply: Solve, gamma: float, rhs: Array, x: Array, accuracy: float, forward: bool, most: int = APPROXIMATIONS
+) -> tuple[Array, bool]:
     """Add the residual r to x, which leaves ``gamma P r``; also return whether that got there.
 
     What is left decays as fast as the chain mixes if r has no part along the slowest direction.  Forward that is a
     constant c, which ``c / (1 - gamma)`` removes since P keeps constants.  Backward it is the total of r, which stays
-    zero once x has the right total.
+    zero once x has the right total.  It ends where more than ``most`` steps would be needed at the pace so far.
     """
+    pace = accuracy ** (1 / most)
     if not forward:
         total = float(x.sum())
         x = x * (float(rhs.sum()) / (1 - gamma) / total) if total > 0 else rhs / (1 - gamma)
     x, r = x.copy(), rhs - apply(x)
     goal, first = accuracy * np.linalg.norm(rhs, axis=0), np.linalg.norm(r, axis=0)
-    for k in range(MOST_APPROXIMATIONS):
+    for k in range(most):
         if forward:
             mean = r.mean(axis=0)
             x += mean / (1 - gamma)
@@ -283,7 +300,7 @@ def approximate(apply: Solve, gamma: float, rhs: Array, x: Array, accuracy: floa
         left = np.linalg.norm(r, axis=0)
         if np.all(left <= goal):
             return x, bool(np.all(_solved(apply, rhs, x, accuracy)))
-        if interrupts.late() or (k >= 2 and np.any(left > np.maximum(goal, SLOW**k * first))):
+        if interrupts.late() or (k >= 2 and np.any(left > np.maximum(goal, pace**k * first))):
             break
         x += r
         r -= apply(r)

@@ -14,6 +14,7 @@ from cvxmdp import interrupts
 from cvxmdp.dynamics.base import Mask
 from cvxmdp.dynamics.elimination import Elimination
 from cvxmdp.dynamics.linear import (
+    APPROXIMATIONS,
     KRYLOV_TOLERANCE,
     NORMAL_STATES,
     SPARSE_STATES,
@@ -24,6 +25,7 @@ from cvxmdp.dynamics.linear import (
     factor_policy,
     factor_spd,
     iterative,
+    worth,
 )
 from cvxmdp.dynamics.normal import Pattern, reached_states
 from cvxmdp.mdp import MDP, Array, Indices
@@ -149,9 +151,12 @@ class Tabular(ABC):
         forward, backward = self._products(pi)
         factors = cache(lambda: self._factors(pi))
         krylov = self.plan.policy == "iterative"
+        most = APPROXIMATIONS
+        if not krylov and self.elimination is None:
+            most = worth(self.num_states, np.count_nonzero(pi) * self._entries / self.num_pairs)
         return (
-            iterative(forward, self.gamma, accuracy, lambda: factors()[0], True, krylov),
-            iterative(backward, self.gamma, accuracy, lambda: factors()[1], False, krylov),
+            iterative(forward, self.gamma, accuracy, lambda: factors()[0], True, krylov, most),
+            iterative(backward, self.gamma, accuracy, lambda: factors()[1], False, krylov, most),
         )
 
     @cached_property
@@ -166,7 +171,7 @@ class Tabular(ABC):
         quick = self.num_states > DENSE_STATES or found.work <= BY_BLAS * dense + CALLS_WORK
         return found if quick else None
 
-    @property
+    @cached_property
     def _entries(self) -> int:
         return int(self.P.nnz if sp.issparse(self.P) else np.count_nonzero(self.P))
 

@@ -246,7 +246,7 @@ def _noticed(judge: Judge) -> float:
 def _start(judge: Judge, kept: Indices, states: Indices, share: float) -> tuple[Array, Array]:
     """Return the inflow, a share of it into all states, and the mean occupancy of the pairs under some policies.
 
-    These are the even policy and some between it and the best one without limits.
+    These are the even policy, some between it and the best one without limits, and some that lead into the limits.
     """
     dynamics, owner = judge.dynamics, judge.dynamics.owner
     rho = (1 - share) * dynamics.rho
@@ -266,6 +266,12 @@ def _start(judge: Judge, kept: Indices, states: Indices, share: float) -> tuple[
         return np.maximum(dynamics.backward(pi)(inflow), inflow)[owner] * pi
 
     found = [occupancy((1 - soft) * best + soft * even) for soft in (1.0, *SOFT)]
+    for member in judge.blocks.constraints:
+        if (inside := member.inside(np.mean(found, axis=0))) is not None:
+            mass = np.where(even > 0, np.maximum(inside, 0.0), 0.0)
+            visits = dynamics.per_state(mass)[owner]
+            pi = np.divide(mass, visits, out=even.copy(), where=visits > 0)
+            found.append(occupancy((1 - SOFT[-1]) * pi + SOFT[-1] * even))
     V = None
     for _ in range(MOST_LEADS):
         # Policies that lead towards limits which are far from being obeyed.
