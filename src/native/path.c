@@ -1195,6 +1195,7 @@ static PyTypeObject EquationsType = {
 static PyMethodDef functions[] = {
     {"rows", FAST(pattern_rows), "rows(starts, columns, values, first, gamma, out...) -> entries of Xi - gamma P."},
     {"reach", FAST(pattern_reach), "reach(first, starts, columns, out...) -> entries: states that a state's pairs reach."},
+    {"visit", FAST(pattern_visit), "visit(first, starts, columns, begun, out) -> how many states can be reached."},
     {"couple", FAST(pattern_couple), "couple(starts, reached, most, out_starts, out) -> entries of the upper triangle."},
     {"order", FAST(pattern_order), "order(starts, columns, out): eliminate the state with about the fewest neighbours first."},
     {"places", FAST(pattern_places), "places(starts, reached, upper_starts, upper_rows, out): where products go."},

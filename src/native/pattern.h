@@ -174,6 +174,33 @@ static PyObject *pattern_reach(PyObject *self, PyObject *const *args, Py_ssize_t
     return PyLong_FromLong(at);
 }
 
+/* visit(first, starts, columns, begun, out) -> count
+   States that pairs lead to from where the process begins; out has one for each of them, else zero. */
+static PyObject *pattern_visit(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Held held = {0};
+    Longs first, begun;
+    Ints starts, columns, out;
+    if (!take(&held, args, count, "l i i l I", &first, &starts, &columns, &begun, &out)) return NULL;
+    Py_ssize_t waiting = 0, seen = 0;
+    int32_t *stack = malloc((out.size + 1) * sizeof(int32_t));
+    if (!stack) {
+        give_back(&held);
+        return PyErr_NoMemory();
+    }
+    memset(out.at, 0, out.size * sizeof(int32_t));
+    for (Py_ssize_t k = 0; k < begun.size; k++) out.at[begun.at[k]] = 1, stack[waiting++] = (int32_t)begun.at[k];
+    while (waiting) {
+        int32_t s = stack[--waiting];
+        seen++;
+        for (int32_t k = starts.at[first.at[s]]; k < starts.at[first.at[s + 1]]; k++)
+            if (!out.at[columns.at[k]]) out.at[columns.at[k]] = 1, stack[waiting++] = columns.at[k];
+    }
+    free(stack);
+    give_back(&held);
+    return PyLong_FromSsize_t(seen);
+}
+
 /* couple(starts, reached, most, out_starts, out) -> entries
    The upper triangle, by columns, of the matrix in which all states are coupled that some state reaches.  Where out is
    empty the entries are only counted; -1 where they are more than most. */

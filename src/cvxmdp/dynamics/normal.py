@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.sparse.csgraph import breadth_first_order
 
 from cvxmdp.mdp import Array, Indices
 
@@ -60,13 +59,13 @@ def reached_states(P: Any, owner: Indices, initial: Array) -> Indices:
     begun = np.flatnonzero(initial > 0)
     if begun.size == S:
         return begun
-    P = sp.csr_array(P)
-    # One more state leads to those the process begins in.
-    ends = P.indptr[np.searchsorted(owner, np.arange(S + 1))]
-    ends, columns = np.append(ends, P.nnz + begun.size), np.concatenate([P.indices, begun]).astype(np.int32)
-    graph = sp.csr_array((np.ones(columns.size, np.int8), columns, ends.astype(np.int32)), shape=(S + 1, S + 1))
-    order = breadth_first_order(graph, S, return_predecessors=False)
-    return np.sort(order[order < S]).astype(np.int64)
+    from cvxmdp import _path
+
+    P = P if sp.issparse(P) else sp.csr_array(P)
+    starts, columns = P.indptr.astype(np.int32, copy=False), P.indices.astype(np.int32, copy=False)
+    seen = np.empty(S, np.int32)
+    _path.visit(np.searchsorted(owner, np.arange(S + 1)), starts, columns, begun, seen)
+    return np.flatnonzero(seen)
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,8 +36,9 @@ lakes one or two policies are left to evaluate instead of 7 to 18."""
 NORMAL_STEPS = 2000
 ELIMINATED_STATES = 20_000
 """Up to here elimination may come first, beyond only where nothing else gets there."""
-FULL = 0.2
-"""From this share of entries on the factors of policies are dense."""
+FULL, WAYS = 0.2, 3
+"""From this share of entries on the factors of policies are dense; the rows of a state's actions overlap, so that they
+count as at most so many."""
 BY_BLAS = 0.25
 """Multiplications of plain loops that take as long as one of a dense factor."""
 CALLS_WORK = 1e5
@@ -164,7 +165,8 @@ class Tabular(ABC):
         """The pattern of the factors of policies, where their fill is small."""
         wide = not self.plan.thin and self.num_states > DENSE_STATES
         dense = self.num_states**3 / 3
-        full = self._entries > FULL * self.num_states**2 and dense > BY_BLAS * dense + CALLS_WORK
+        entries = self._entries * min(1.0, WAYS * self.num_states / self.num_pairs)
+        full = entries > FULL * self.num_states**2 and dense > BY_BLAS * dense + CALLS_WORK
         if self.plan.policy == "iterative" or wide or full:
             return None
         found = Elimination(self.P, self.first, self.gamma)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,11 @@ class Prover:
         P = mdp.transitions
         self.longest = int(np.max(np.diff(P.indptr))) if sp.issparse(P) else P.shape[1]
         """Most entries of a row."""
+
+    @cached_property
+    def most_ways(self) -> int:
+        """Most entries of a column of P: pairs that lead to one state."""
+        return int(np.max(np.bincount(self.mdp.transitions.indices)))
 
     def rounding(self, V: Array, c: Array, size: float) -> float:
         """Return what rounding may add to a bound computed in double precision from these, nothing else known.
@@ -200,9 +206,14 @@ class Prover:
         taken = np.flatnonzero(pi)
         P = mdp.transitions
         sparse = sp.issparse(P)
-        longest = int(np.max(np.bincount(P[taken].indices))) if sparse else taken.size
-        coarse = EPS * (longest + 10) * SAFETY / (1 - mdp.discount) <= NEGLIGIBLE * 0.1 * tolerance
-        if coarse:
+
+        def coarse(longest: int) -> bool:
+            return EPS * (longest + 10) * SAFETY / (1 - mdp.discount) <= NEGLIGIBLE * 0.1 * tolerance
+
+        longest = self.most_ways if sparse else taken.size
+        if not coarse(longest) and sparse:
+            longest = int(np.max(np.bincount(P[taken].indices)))
+        if coarse(longest):
             inflow = (1 - mdp.discount) * mdp.initial
             owner = self.dynamics.owner
             return Chain(lambda x: self.dynamics.flow(x[owner] * pi), inflow, longest, EPS)
@@ -258,8 +269,8 @@ def _corrected(
     """Solve ``A x = rhs >= 0`` until the residual is ``wanted`` of x in every entry; also return the residual."""
     x = np.maximum(solve(np.asarray(rhs, dtype=np.float64)) if start is None else start, 0.0).astype(chain.inflow.dtype)
     best, best_r, least = x, rhs - chain.applied(x), np.inf
+    r = best_r
     for _ in range(MOST_CORRECTIONS):
-        r = rhs - chain.applied(x)
         relative = _relative(r, x)
         if relative < least:
             best, best_r, least = x, r, relative
@@ -273,6 +284,7 @@ def _corrected(
         x = np.maximum(moved, 0)
         x = rhs + (x - chain.applied(x))
         x = np.maximum(x, 0)
+        r = rhs - chain.applied(x)
     return best, best_r
 
 
