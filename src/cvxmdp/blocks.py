@@ -44,11 +44,12 @@ class Spread:
     entries: Array
     rest: float = 0.0
 
-    def of(self, rows: Any) -> Any:
-        """Return how much a product with rows that are nowhere negative may change, for each row."""
-        most = np.max(rows) if rows.ndim == 1 else rows.max(axis=1)
-        most = most.toarray().ravel() if hasattr(most, "toarray") else most
-        return rows @ self.entries + most * self.rest
+    def of(self, rows: Any, largest: Any = None) -> Any:
+        """Return how much a product with rows that are nowhere negative may change; ``largest`` entry of each row."""
+        if largest is None:
+            largest = np.max(rows) if rows.ndim == 1 else rows.max(axis=1)
+            largest = largest.toarray().ravel() if hasattr(largest, "toarray") else largest
+        return rows @ self.entries + largest * self.rest
 
 
 Stated = tuple[dict[str, Any], dict[str, Any]]

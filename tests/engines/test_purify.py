@@ -11,6 +11,7 @@ from scipy.optimize import linprog
 
 import cvxmdp as cm
 from cvxmdp.engines import judge as judges
+from cvxmdp.constraints.combine import Blocks
 from cvxmdp.engines import purify as purification
 from engine_oracles import with_unreachable_states
 from oracles import as_mdp, random_model
@@ -255,7 +256,8 @@ def walked(mdp, rows, at_most, pi, multipliers=0.0, room=1e-9, deadline=np.inf):
     """Walk from a policy to a corner and return the corner's policy, or None."""
     linear, d = cm.Linear(rows, at_most=at_most), mdp.evaluate(pi).occupancy
     multipliers = np.broadcast_to(multipliers, linear.upper.shape)
-    masses = purification.purify(mdp.dynamics("auto"), mdp.cost("cost"), linear, d, pi, multipliers, room, deadline)
+    blocks = Blocks([linear], [], mdp.num_pairs)
+    masses = purification.purify(mdp.dynamics("auto"), mdp.cost("cost"), blocks, d, pi, multipliers, room, deadline)
     return None if masses is None else mdp.policy(masses / np.bincount(mdp.state, masses)[mdp.state])
 
 

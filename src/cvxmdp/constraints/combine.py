@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -72,22 +73,39 @@ class Blocks:
         self.members: list[Block] = [*self.constraints, *self.terms]
         """What duals are listed for, in this order."""
         self.size = size
-        linear = [c for c in self.constraints if isinstance(c, Linear)]
-        self.linear = _merge(linear) if linear else None
-        self._rows = np.cumsum([0, *(c.upper.size for c in linear)])
+        self._linear = [c for c in self.constraints if isinstance(c, Linear)]
+        self._rows = np.cumsum([0, *(c.upper.size for c in self._linear)])
+
+    @property
+    def num_rows(self) -> int | None:
+        """How many rows there are, where all is linear; else None."""
+        return int(self._rows[-1]) if len(self._linear) == len(self.members) else None
+
+    @cached_property
+    def linear(self) -> Linear | None:
+        """All linear constraints in one."""
+        return _merge(self._linear) if self._linear else None
+
+    @cached_property
+    def sets(self) -> list[Constraint]:
+        """The linear constraints in one, and the others."""
         others = [c for c in self.constraints if not isinstance(c, Linear)]
-        self.sets: list[Constraint] = ([self.linear] if self.linear else []) + others
-        self.blocks: list[Block] = [*self.sets, *self.terms]
+        return [*([self.linear] if self.linear is not None else []), *others]
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """The sets and the terms."""
+        return [*self.sets, *self.terms]
 
     @property
     def flat(self) -> bool:
         """Whether every block is known to be a polyhedron."""
-        return not self.terms and all(_is_flat(block) for block in self.sets)
+        return not self.terms and all(_is_flat(block) for block in self.constraints)
 
     @property
     def allowed(self) -> npt.NDArray[np.bool_] | None:
         """Which pairs may be visited at all; None where all may be."""
-        masks = [mask for block in self.blocks if (mask := block.allowed) is not None]
+        masks = [mask for block in self.members if (mask := block.allowed) is not None]
         return np.asarray(np.all(masks, axis=0)) if masks else None
 
     def prox(self, points: Array, step: float) -> Array:
@@ -116,7 +134,11 @@ class Blocks:
 
     def contradiction(self) -> list[Array] | None:
         """Return duals that prove one of the sets empty, whatever the policy, or None."""
-        for empty in self.sets:
+        if all(c.contains_zero for c in self._linear):  # so do all of them together
+            sets: Sequence[Constraint] = [c for c in self.constraints if not isinstance(c, Linear)]
+        else:
+            sets = self.sets
+        for empty in sets:
             found = empty.contradiction()
             if found is not None:
                 return self.split([found if s is empty else s.idle() for s in self.sets], self.constraints)
@@ -125,7 +147,7 @@ class Blocks:
     def split(self, of_block: Sequence[Array], members: Sequence[Block] | None = None) -> list[Array]:
         """Turn one dual array a block into one a member."""
         rest = iter(of_block)
-        shares = iter(np.split(next(rest), self._rows[1:-1])) if self.linear else iter(())
+        shares = iter(np.split(next(rest), self._rows[1:-1])) if self._linear else iter(())
         return [next(shares) if isinstance(m, Linear) else next(rest) for m in (members or self.members)]
 
     def explicit(self, duals: Sequence[Array]) -> list[Array]:

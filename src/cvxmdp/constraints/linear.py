@@ -250,10 +250,15 @@ class Linear(Constraint, Ranked):
                 break
         return m
 
+    @property
+    def contains_zero(self) -> bool:
+        """Whether zero obeys."""
+        return bool(np.all(self.lower <= 0) and np.all(self.upper >= 0))
+
     def contradiction(self) -> Array | None:
         """Return multipliers that prove the limits contradict each other (``E'm = 0``, negative support), or None."""
-        if np.all(self.lower <= 0) and np.all(self.upper >= 0):
-            return None  # zero obeys
+        if self.contains_zero:
+            return None
         if self._independent() or (self._no_zero_row and self.rows.shape[0] > QR_ROWS):
             return None  # among so many rows engines find it sooner
         from scipy.optimize import linprog  # here, since it doubles the time of importing the library
@@ -313,14 +318,17 @@ class Linear(Constraint, Ranked):
     def relative(self, point: Array, spread: Spread | None = None) -> float:
         """Return the largest excess relative to its limit or to ``|row|'d``, whichever is larger."""
         value = self.rows @ point
-        error = 0.0 if spread is None else spread.of(self.sizes)
+        error = 0.0 if spread is None else spread.of(self.sizes, self.largest)
         over, under = value - self.upper + error, self.lower - value + error
-        excess = np.maximum(np.maximum(over, under), 0.0)
-        limit = np.where(over > under, self.upper, self.lower)
-        size = self.sizes @ (np.abs(point) if np.min(point) < 0 else point)
-        least = np.where(limit == 0, FLOOR * self.largest, 0.0)
-        scale = np.maximum(np.where(excess > 0, np.abs(limit), 0.0), np.maximum(size, least))
-        return float(np.max(np.where(excess > 0, excess / np.maximum(scale, 1e-300), 0.0)))
+        excess = np.maximum(over, under)
+        beyond = np.flatnonzero(excess > 0)
+        if not beyond.size:
+            return 0.0
+        limit = np.where(over > under, self.upper, self.lower)[beyond]
+        size = (self.sizes @ (np.abs(point) if np.min(point) < 0 else point))[beyond]
+        least = np.where(limit == 0, FLOOR * self.largest[beyond], 0.0)
+        scale = np.maximum(np.abs(limit), np.maximum(size, least))
+        return float(np.max(excess[beyond] / np.maximum(scale, 1e-300)))
 
     def stated(self) -> Stated:
         names = None if self.labels is None else list(self.labels)
@@ -398,7 +406,7 @@ class Linear(Constraint, Ranked):
 
     def room(self) -> float:
         limits = np.concatenate([self.upper, self.lower])
-        sizes = np.tile(self.largest, 2)
+        sizes = np.concatenate([self.largest, self.largest])
         some = np.isfinite(limits) & (limits != 0) & (sizes > 0)
         return float(np.min(np.abs(limits[some]) / sizes[some], initial=1.0))
 

@@ -213,15 +213,15 @@ class Judge:
 
     def _purified(self, candidate: Candidate) -> Candidate:
         """Return a policy that randomizes in as few states as rows bind, if all limits are rows and one is found."""
-        linear, bound = self.blocks.linear, self.bound
-        if linear is None or len(self.blocks.blocks) > 1 or bound is None:
+        bound = self.bound
+        if bound is None or not self.blocks.num_rows:
             return candidate
         room = CLEANING * (self.tolerance * candidate.scale - (candidate.value + candidate.error - bound.value))
         pi, multipliers = candidate.policy.probabilities, np.concatenate(bound.duals)
         deadline = min(self.deadline, time.perf_counter() + max(CLEANING * self.elapsed(), SOON))
         try:
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                masses = purify(self.dynamics, self.c, linear, candidate.d, pi, multipliers, room, deadline)
+                masses = purify(self.dynamics, self.c, self.blocks, candidate.d, pi, multipliers, room, deadline)
         except (ArithmeticError, np.linalg.LinAlgError, MemoryError, RuntimeError):  # as where an engine breaks down
             return candidate
         if masses is None or not np.all(np.isfinite(masses)):

@@ -28,13 +28,14 @@ import numpy as np
 import scipy.linalg as la
 
 from cvxmdp import interrupts
+from cvxmdp.constraints.combine import Blocks
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.dynamics.base import Dynamics, Mask
 from cvxmdp.engines.presolve import indicator
 from cvxmdp.mdp import Array, Indices
 
 MOST_ROWS = 20
-"""With more rows, such as a cap on every state, a corner may randomize almost everywhere."""
+"""With more rows, such as a cap on every state, a corner may randomize almost everywhere, and it is not sought."""
 MOST_STATES = 20_000
 """Up to here factors evaluate a policy in a tenth of a second; beyond, a round might take as long as the solve."""
 SECONDS = 6e-6
@@ -52,7 +53,7 @@ LEAST = 1e-290
 def purify(
     dynamics: Dynamics,
     c: Array,
-    linear: Linear,
+    blocks: Blocks,
     d: Array,
     pi: Array,
     multipliers: Array,
@@ -67,8 +68,8 @@ def purify(
         The model.
     c : array of shape (num_pairs,)
         The cost.
-    linear : Linear
-        All limits.
+    blocks : Blocks
+        All limits, which are linear.
     d, pi : arrays of shape (num_pairs,)
         The occupancy of the policy and its probabilities.
     multipliers : array, one a row
@@ -84,12 +85,16 @@ def purify(
         Masses in whose proportions a policy takes its actions; None where the policy is a corner already, where the
         problem is too large, and where no corner was found in time.
     """
-    rows, level, size = linear.upper.size, np.asarray(linear.rows @ d), _sizes(linear, d)
+    if not 0 < (blocks.num_rows or 0) <= MOST_ROWS or dynamics.num_states > MOST_STATES:
+        return None
+    linear = blocks.linear
+    assert linear is not None
+    level, size = np.asarray(linear.rows @ d), _sizes(linear, d)
     # A row also binds where it would cost more than the room not to use it up.
     binds = (level >= linear.upper) | (level <= linear.lower) | (np.abs(multipliers) * size > room)
     taken = pi > 0
     spare = int(np.count_nonzero(taken)) - dynamics.num_states
-    if spare <= np.count_nonzero(binds) or rows > MOST_ROWS or dynamics.num_states > MOST_STATES:
+    if spare <= np.count_nonzero(binds):
         return None
     costs = np.ascontiguousarray(_dense(linear.rows).T)
     least = np.full(dynamics.num_states, 1 / dynamics.num_states)
