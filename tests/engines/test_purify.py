@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import cvxmdp as cm
-from cvxmdp.engines import judge as judges
 from cvxmdp.constraints.combine import Blocks
+from cvxmdp.engines import judge as judges
 from cvxmdp.engines import purify as purification
 from engine_oracles import with_unreachable_states
 from oracles import as_mdp, random_model
