@@ -33,7 +33,7 @@ KRYLOV_TOLERANCE = 1e-13
 KRYLOV_ROUNDS = 20
 BICGSTAB_STEPS = 60
 APPROXIMATIONS, MOST_APPROXIMATIONS = 80, 2000
-"""Successive approximations that are worth their time: where Krylov methods are the other way, and before any factor."""
+"""Successive approximations that are worth their time: where Krylov methods are the other way, before any factor."""
 DENSE_SPEED, ENTRY_SECONDS, STEP_SECONDS = 2.5e10, 1e-9, 2e-5
 """Multiplications a second of a dense factor; seconds that a product takes for each entry, and any step besides."""
 NORMAL_STATES = 1500
@@ -230,8 +230,8 @@ def iterative(
 
     On models that mix well successive approximations get there in few products, at most ``most``.  Else, with
     ``krylov``, several right sides go through BiCGSTAB together, so that the matrix is read once for all of them; a
-    single one, and those that did not get there, through GMRES.  Where that stalls, as on long cycles near discount one, and where Krylov
-    methods are not wanted, factors take over.
+    single one, and those that did not get there, through GMRES.  Where that stalls, as on long cycles near discount
+    one, and where Krylov methods are not wanted, factors take over.
     """
     factors: list[StartedSolve] = []
 
