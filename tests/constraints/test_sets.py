@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import cvxmdp as cm
+from cvxmdp.blocks import Spread
 from cvxmdp.constraints.combine import bind
 from oracles import as_mdp, random_model
 
@@ -1140,3 +1141,9 @@ def test_prices_of_pairs_outside_a_kl_balls_reference_do_not_blur_its_support():
     dual = np.array([-1e-9, 2e-9, 1.0, 1e-8])
     dear = np.array([-1e-9, 2e-9, 1e8, 1e-8])
     assert ball.magnitude(dear)[1] == ball.magnitude(dual)[1] <= 1e-7
+
+
+def test_an_entropy_of_visits_known_but_for_a_denormal_number_is_known():
+    entropy = cm.Entropy(at_least=0.5).bind(SIX)
+    d = np.full(entropy.function.reference.size, 1 / entropy.function.reference.size)
+    assert entropy.relative(d, Spread(np.zeros_like(d), 1e-319)) == entropy.relative(d)

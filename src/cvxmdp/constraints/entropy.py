@@ -69,7 +69,9 @@ class Entropic:
         total = float(np.sum(np.where(near, most, off * steepest)))
         if spread.rest > 0:  # Fannes' inequality
             logs = np.abs(np.log(self.reference[self.reference > 0]))
-            total += spread.rest * float(np.log(self.reference.size / min(spread.rest, 0.5)) + np.max(logs) + 1)
+            # A quotient would overflow where the rest is a denormal number.
+            share = np.log(self.reference.size) - np.log(min(spread.rest, 0.5))
+            total += spread.rest * float(share + np.max(logs) + 1)
         return total
 
     def smooth(self, view: View, bound: float, unit: float) -> barriers.Entropic:
