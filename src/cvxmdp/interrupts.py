@@ -23,6 +23,10 @@ GRACE = 0.2
 """Seconds after Ctrl-C in which the work at hand may still be brought to an end."""
 
 
+class OutOfTimeError(Exception):
+    """The time of a solve ran out in the middle of work that has nothing to return before its end."""
+
+
 class _Flag:
     since = math.inf
     """When Ctrl-C was pressed, on the clock ``time.perf_counter``."""
@@ -75,11 +79,12 @@ def leave() -> None:
 
 
 def patiently(work: Callable[[], T]) -> T:
-    """Do work of compiled code that may take long in a thread of its own, which Ctrl-C leaves behind.
+    """Do work of compiled code that may take long in a thread of its own, which Ctrl-C and time limits leave behind.
 
-    Only for what lets other threads run meanwhile.  Raises ``KeyboardInterrupt`` as :func:`leave` does.
+    Only for what lets other threads run meanwhile, and whose arrays nobody else looks at afterwards.  Raises
+    ``KeyboardInterrupt`` as :func:`leave` does, or ``OutOfTimeError``.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread() and _Time.deadline == math.inf:
         return work()
     found: Future[T] = Future()
 
@@ -95,6 +100,8 @@ def patiently(work: Callable[[], T]) -> T:
             return found.result(LOOK)
         if late():
             leave()
+            if time.perf_counter() >= _Time.deadline + GRACE:
+                raise OutOfTimeError
 
 
 @contextmanager

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 200
 """Passes of an engine after which the next one tries."""
+STATING = 0.5
+"""Seconds after which proving what the last policy does is cut short, where the time is over."""
 SECOND, SECOND_PAIRS = 1000, 5000
 """Passes of the second round, and the pairs up to which they take seconds."""
 
@@ -78,7 +80,8 @@ class Solve:
             except KeyboardInterrupt:
                 sentence += "; interrupted"
         try:
-            return self._stated(judge, status, sentence, compromise, explanation)
+            with interrupts.until(max(self.deadline, time.perf_counter() + STATING)):
+                return self._stated(judge, status, sentence, compromise, explanation)
         except KeyboardInterrupt:  # told once; what is left is cut short
             return self._stated(judge, status, sentence, compromise, explanation)
 
@@ -333,6 +336,8 @@ def _engage(
                 status, sentence = engine.run(judge, start)
         except (ArithmeticError, np.linalg.LinAlgError):  # numbers beyond what it can handle: the next one goes on
             status, sentence = None, f"{engine.name} broke down on numbers of very different sizes"
+        except interrupts.OutOfTimeError:
+            status, sentence = None, f"{engine.name} was stopped in the middle of a step"
         except (MemoryError, RuntimeError):  # a factor was larger than predicted, which SciPy says in both ways
             status, sentence = None, f"{engine.name} gave up on a factor"
         finally:

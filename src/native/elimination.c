@@ -23,7 +23,7 @@ typedef struct {
     int32_t *order, *position;
     /* For each column of L, which is the same as each row of U: its entries.  For each row of L: the same the other way. */
     int32_t *starts, *rows, *starts_of_row, *columns, *slots;
-    double work;
+    double work, most_work; /* multiplications, and how many there may be: else there is no pattern, only a count */
 } Elimination;
 
 typedef struct {
@@ -67,12 +67,14 @@ static int analyze(Elimination *e)
                 for (int32_t i = lower[p]; flag[i] != k; i = parent[i]) {
                     if (!pass) {
                         if (parent[i] < 0) parent[i] = (int32_t)k;
+                        e->work += 2.0 * filled[i] + 1; /* the squares of the columns' entries, in all */
                         filled[i]++;
                         of_row[k]++;
                     } else
                         e->columns[e->starts_of_row[k] + of_row[k]++] = i;
                     flag[i] = (int32_t)k;
                 }
+            if (e->work > e->most_work) goto end;
             if (pass) {
                 int32_t *mine = e->columns + e->starts_of_row[k];
                 qsort(mine, of_row[k], sizeof(int32_t), by_number);
@@ -88,7 +90,6 @@ static int analyze(Elimination *e)
             for (Size k = 0; k < S; k++) {
                 e->starts[k] = (int32_t)total, e->starts_of_row[k] = (int32_t)across;
                 total += filled[k], across += of_row[k];
-                e->work += (double)filled[k] * filled[k];
                 if (total > INT32_MAX) {
                     PyErr_SetString(PyExc_MemoryError, "the factor has too many entries");
                     goto end;
@@ -114,9 +115,11 @@ static int elimination_init(Elimination *e, PyObject *args, PyObject *keywords)
     Size size;
     if (!PyArg_ParseTuple(args, "O", &model) || !read_matrix(&e->kept, model, &e->P)) return -1;
     e->order = keep_array(&e->kept, model, "order", 'i', &size);
-    PyObject *gamma = PyObject_GetAttrString(model, "gamma");
+    PyObject *gamma = PyObject_GetAttrString(model, "gamma"), *most = PyObject_GetAttrString(model, "most_work");
     e->gamma = gamma ? PyFloat_AsDouble(gamma) : 0.0;
+    e->most_work = most ? PyFloat_AsDouble(most) : 0.0;
     Py_XDECREF(gamma);
+    Py_XDECREF(most);
     return PyErr_Occurred() || !analyze(e) ? -1 : 0;
 }
 

@@ -308,6 +308,7 @@ static PyObject *pattern_order(PyObject *self, PyObject *const *args, Py_ssize_t
     Held held = {0};
     Ints starts, columns, out;
     if (!take(&held, args, count, "i i I", &starts, &columns, &out)) return NULL;
+    PyThreadState *others = PyEval_SaveThread(); /* a million states take seconds */
     int32_t n = (int32_t)(starts.size - 1), least = 0, stamp = 0;
     int32_t *room = calloc(10 * (size_t)n + 10, sizeof(int32_t)), *mark = room, *beyond = room + n, *seen = room + 2 * n;
     Quotient q = {room ? room + 3 * n : NULL};
@@ -398,6 +399,7 @@ end:
     if (q.clique)
         for (int32_t e = 0; e < n; e++) free(q.clique[e]);
     free(room), free(q.head), free(q.clique), free(q.next_to);
+    PyEval_RestoreThread(others);
     give_back(&held);
     if (failed) return PyErr_NoMemory();
     Py_RETURN_NONE;

@@ -9,11 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from cvxmdp import _elimination
+from cvxmdp import _elimination, interrupts
 from cvxmdp.dynamics.normal import minimum_degree
 from cvxmdp.mdp import Array, Indices
 
 Whole = npt.NDArray[np.int32]
+
+LONG_WORK = 2e8
+"""Multiplications that take a fifth of a second: Ctrl-C and time limits have to be heard meanwhile."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,16 +29,20 @@ class _Model:
     values: Array
     order: Whole
     gamma: float
+    most_work: float
 
 
 class Elimination:
-    """The pattern of the factors of a model's policies."""
+    """The pattern of the factors of a model's policies.
 
-    def __init__(self, P: Any, first: Indices, gamma: float) -> None:
+    Where they take more than ``most_work`` multiplications it is not made, and the work is only known to be more.
+    """
+
+    def __init__(self, P: Any, first: Indices, gamma: float, most_work: float = np.inf) -> None:
         P = sp.csr_array(P)
         starts, columns = P.indptr.astype(np.int32, copy=False), P.indices.astype(np.int32, copy=False)
         order = minimum_degree(starts[first], columns)
-        self._compiled = _elimination.Elimination(_Model(first, starts, columns, P.data, order, gamma))
+        self._compiled = _elimination.Elimination(_Model(first, starts, columns, P.data, order, gamma, most_work))
 
     @property
     def work(self) -> float:
@@ -44,7 +51,10 @@ class Elimination:
 
     def factors(self, pi: Array) -> Factors:
         """Eliminate the states of a policy."""
-        return Factors(self._compiled.factors(np.ascontiguousarray(pi)))
+        pi = np.ascontiguousarray(pi)
+        if self.work <= LONG_WORK:
+            return Factors(self._compiled.factors(pi))
+        return Factors(interrupts.patiently(lambda: self._compiled.factors(pi)))
 
 
 class Factors:

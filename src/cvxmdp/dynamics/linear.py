@@ -46,8 +46,8 @@ SHIFTS = (0.0, 1e-14, 1e-12, 1e-10)
 """Added to a diagonal, relatively, where rounding makes a matrix indefinite, as ``M'M`` at discounts next to one."""
 SPARSE_ROW = 16
 """Up to this many entries a row, a sparse factor of a policy's matrix has little fill, unless the model spreads."""
-SPARSE_STATES = 100_000
-"""Up to here sparse factors are made where their fill is small."""
+SPARSE_STATES = 1_500_000
+"""Up to here sparse factors are made where their fill is small: on a grid of a million cells a policy's take 25 s."""
 HUB = 10.0
 """A state that leads to so many times the mean number of others, as one where all begins anew, does not count."""
 WIDE = 0.1
@@ -118,7 +118,7 @@ def plan(
     system        rule of ``evaluation="auto"``
     ============  ==============================================================================================
     policy        dense factor up to 400 states; else successive approximations, which need few steps on models that
-                  mix well; where they do not, a factor while P has at most 16 entries a row, at most 100 000 states
+                  mix well; where they do not, a factor while P has at most 16 entries a row, at most 1.5 million states
                   and does not spread, or at most 3000 states whose dense factor fits, else Krylov methods
     normal        sparse factor of ``M'M`` under the same rule for 20 000 states; else dense Cholesky while
                   ``8 S^2`` bytes, twice (matrix and factor), fit in half of the free memory and S <= 8000;
@@ -221,7 +221,7 @@ def iterative(
     apply: Solve,
     gamma: float,
     accuracy: float,
-    direct: Callable[[], StartedSolve],
+    direct: Callable[[], StartedSolve | None],
     forward: bool,
     krylov: bool,
     most: int = APPROXIMATIONS,
@@ -231,17 +231,18 @@ def iterative(
     On models that mix well successive approximations get there in few products, at most ``most``.  Else, with
     ``krylov``, several right sides go through BiCGSTAB together, so that the matrix is read once for all of them; a
     single one, and those that did not get there, through GMRES.  Where that stalls, as on long cycles near discount
-    one, and where Krylov methods are not wanted, factors take over.
+    one, and where Krylov methods are not wanted, factors take over, unless they are too large to be made.
     """
-    factors: list[StartedSolve] = []
+    factors: list[StartedSolve | None] = []
 
     def solve(rhs: Array, start: Array | None = None) -> Array:
         start = np.zeros_like(rhs) if start is None else start
         x, found = approximate(apply, gamma, rhs, start, accuracy, forward, most)
         if found or interrupts.late():
             return x
-        if not krylov and not interrupts.requested():  # a factor cannot be left before it is done
-            return factored(rhs)
+        # A factor cannot be left before it is done.
+        if not krylov and not interrupts.requested() and (known := factored()) is not None:
+            return known(rhs)
         if rhs.ndim == 2:
             x, open_columns = bicgstab(apply, rhs, x, accuracy)
             for column in open_columns:
@@ -253,7 +254,7 @@ def iterative(
         if not np.any(rhs):
             return np.zeros_like(rhs)
         operator = spla.LinearOperator((rhs.size, rhs.size), matvec=apply, dtype=np.float64)
-        for _ in range(KRYLOV_ROUNDS if not factors else 0):
+        for _ in range(KRYLOV_ROUNDS if not any(factors) else 0):
             how = {"rtol": accuracy, "atol": 0.0, "restart": 40, "maxiter": 5, "callback_type": "pr_norm"}
             try:
                 x, _ = spla.gmres(operator, rhs, x0=x, callback=_stop_late, **how)
@@ -261,12 +262,13 @@ def iterative(
                 return np.asarray(x)
             if np.all(_solved(apply, rhs, x, accuracy)):
                 return np.asarray(x)
-        return factored(rhs)
+        known = factored()
+        return np.asarray(x) if known is None else known(rhs)
 
-    def factored(rhs: Array) -> Array:
+    def factored() -> StartedSolve | None:
         if not factors:
             factors.append(direct())
-        return factors[0](rhs)
+        return factors[0]
 
     return solve
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from cvxmdp import interrupts
 from cvxmdp.mdp import Array, Indices
 
 Whole = npt.NDArray[np.int32]
@@ -24,10 +25,12 @@ DENSE_SHARE = 0.5
 to 2401 states, 9 to 26 % of the entries) and on stock (2001 states, 24 %) a sparse one takes half as long."""
 SMALL = 60
 """Up to here a dense factor takes a tenth of a millisecond."""
-MOST_PLACES = 60_000_000
+MOST_PLACES = 150_000_000
 """Entries of the table that says where products go; beyond, the matrix is nearly dense."""
-MOST_STATES, DENSE_STATES = 150_000, 6000
-"""Up to here factors fit and take seconds: sparse ones, and dense ones."""
+MOST_STATES, DENSE_STATES = 1_500_000, 6000
+"""Up to here factors fit: sparse ones, and dense ones."""
+LONG_STATES = 50_000
+"""From here on work may take longer than a fifth of a second, in which Ctrl-C and time limits have to be heard."""
 SCALAR_SPEED, BLAS_SPEED = 1e9, 3e10
 """Multiplications a second in plain loops and in BLAS, for predictions."""
 
@@ -35,9 +38,9 @@ SCALAR_SPEED, BLAS_SPEED = 1e9, 3e10
 def seconds_a_factor(P: Any, first: Indices, of_states: bool) -> float:
     """Predict the time to form and factor the normal equations of a model once; inf where they would not fit.
 
-    A sparse factor of a model whose states have neighbours as in a plane takes about ``100 S^1.5`` multiplications
-    where a state shares 25 entries (measured on grids and tandem queues of 625 to 40 000 states).  Where limits are
-    ``of_states``, all states that a state's pairs reach enter each product.
+    A sparse factor of a model whose states have neighbours as in a plane takes about as long as ``10 S^1.5``
+    multiplications where a state shares 25 entries (measured on grids and tandem queues of 625 to 40 000 states).
+    Where limits are ``of_states``, all states that a state's pairs reach enter each product.
     """
     pairs, S = P.shape
     a_row = np.diff(P.indptr) + 1.0 if sp.issparse(P) else np.full(pairs, float(S))
@@ -49,7 +52,7 @@ def seconds_a_factor(P: Any, first: Indices, of_states: bool) -> float:
     dense = S**3 / 3 / BLAS_SPEED if S <= DENSE_STATES else np.inf
     sparse = np.inf
     if shared <= 0.5 * S and S <= MOST_STATES:
-        sparse = 100 * S**1.5 * max(shared / 25, 0.1) ** 1.5 / SCALAR_SPEED
+        sparse = 10 * S**1.5 * max(shared / 25, 0.1) ** 1.5 / SCALAR_SPEED
     return forming + min(dense, sparse)
 
 
@@ -144,5 +147,8 @@ def minimum_degree(starts: Whole, columns: Whole) -> Whole:
     from cvxmdp import _path
 
     order = np.empty(starts.size - 1, np.int32)
-    _path.order(starts, columns, order)
+    if order.size <= LONG_STATES:
+        _path.order(starts, columns, order)
+    else:
+        interrupts.patiently(lambda: _path.order(starts, columns, order))
     return order

@@ -17,7 +17,6 @@ from cvxmdp.dynamics.linear import (
     APPROXIMATIONS,
     KRYLOV_TOLERANCE,
     NORMAL_STATES,
-    SPARSE_STATES,
     Plan,
     Solve,
     StartedSolve,
@@ -45,9 +44,11 @@ CALLS_WORK = 1e5
 """Multiplications of plain loops that take as long as LAPACK's calls and copies: 50 microseconds."""
 QUICK_WORK = 3e7
 """Multiplications of an elimination that takes up to 20 ms, less than what other methods need on slow models."""
+MOST_WORK = 5e10
+"""Multiplications of an elimination that takes a minute; a million cells take half of it."""
 DENSE_STATES = 3000
-"""Up to here a policy's matrix is factored where nothing else finds its rare visits, or up to ``SPARSE_STATES`` where
-the factor is sparse: in about a second or two."""
+"""Up to here a policy's matrix is factored where nothing else finds its rare visits, or beyond where the factor is
+sparse: in about a second or two."""
 VISITED_TOLERANCE = 1e-2
 VISITED_STEPS = 300
 
@@ -150,10 +151,10 @@ class Tabular(ABC):
         if self.plan.policy in ("dense", "sparse") or self._quick:
             return self._factors(pi)
         forward, backward = self._products(pi)
-        factors = cache(lambda: self._factors(pi))
+        factors = cache(lambda: self._factors(pi) if self._small or self.elimination is not None else (None, None))
         krylov = self.plan.policy == "iterative"
         most = APPROXIMATIONS
-        if not krylov and self.elimination is None:
+        if not krylov and self._small and self.elimination is None:
             most = worth(self.num_states, np.count_nonzero(pi) * self._entries / self.num_pairs)
         return (
             iterative(forward, self.gamma, accuracy, lambda: factors()[0], True, krylov, most),
@@ -163,15 +164,20 @@ class Tabular(ABC):
     @cached_property
     def elimination(self) -> Elimination | None:
         """The pattern of the factors of policies, where their fill is small."""
-        wide = not self.plan.thin and self.num_states > DENSE_STATES
+        wide = not self.plan.thin and not self._small
         dense = self.num_states**3 / 3
         entries = self._entries * min(1.0, WAYS * self.num_states / self.num_pairs)
         full = entries > FULL * self.num_states**2 and dense > BY_BLAS * dense + CALLS_WORK
         if self.plan.policy == "iterative" or wide or full:
             return None
-        found = Elimination(self.P, self.first, self.gamma)
-        quick = self.num_states > DENSE_STATES or found.work <= BY_BLAS * dense + CALLS_WORK
-        return found if quick else None
+        most = BY_BLAS * dense + CALLS_WORK if self._small else MOST_WORK
+        found = Elimination(self.P, self.first, self.gamma, most)
+        return found if found.work <= most else None
+
+    @property
+    def _small(self) -> bool:
+        """Whether dense factors of policies can be made."""
+        return bool(self.num_states <= DENSE_STATES)
 
     @cached_property
     def _entries(self) -> int:
@@ -207,7 +213,7 @@ class Tabular(ABC):
         return self._solvers(pi)[1]
 
     def backward_by_factors(self, pi: Array) -> Solve | None:
-        if self.num_states > (SPARSE_STATES if self.plan.thin else DENSE_STATES):
+        if not self._small and (not self.plan.thin or self.elimination is None):
             return None
         return self._factors(pi)[1]
 

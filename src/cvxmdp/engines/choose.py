@@ -35,8 +35,8 @@ CONIC_PAIRS = 50_000
 """Up to here a conic program is worth its time and memory."""
 NEWTON_STATES = 3000
 """Up to here a factor in every Newton step is worth its time and memory."""
-PATH_SECONDS = 100.0
-"""Most predicted seconds of path following."""
+PATH_SECONDS = 1000.0
+"""Most predicted seconds of path following: what would take longer takes still longer otherwise."""
 PATH_STEPS, PATH_OVERHEAD = 13, 3e-4
 """Steps of path following, and seconds that each takes besides its factor."""
 ROWS_SPEED = 3e10

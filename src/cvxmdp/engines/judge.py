@@ -204,7 +204,7 @@ class Judge:
         most = np.maximum.reduceat(pi, self.dynamics.first[:-1])[owner]
         for share in RARELY:
             rare = (pi > 0) & (pi < share * most)
-            if not np.any(rare) or interrupts.requested():
+            if not np.any(rare) or self.limit() not in (None, Status.ITERATION_LIMIT):
                 break
             tried = self.measured(self.candidate(np.where(rare, 0.0, candidate.d)))
             if self._proven(tried):

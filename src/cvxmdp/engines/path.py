@@ -23,8 +23,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from cvxmdp import interrupts
 from cvxmdp.barriers import Barrier, Part, View
-from cvxmdp.dynamics.normal import Pattern, reached_states
+from cvxmdp.dynamics.normal import LONG_STATES, Pattern, reached_states
 from cvxmdp.engines.judge import Judge
 from cvxmdp.engines.presolve import indicator, policy_iteration
 from cvxmdp.mdp import MDP, Array, Indices
@@ -356,7 +357,7 @@ class Point:
 
     def step(self) -> bool:
         """Take one step; return whether it led anywhere."""
-        if not self.core.factor(GROUNDED):
+        if not self._factored():
             return False
         X, Z, W, of_X, of_Z = self.X, self.Z, self.W, self.of_X, self.of_Z
         ahead = self.move(0.0, 1.0)
@@ -408,6 +409,12 @@ class Point:
             return False
         self.level += self.core.advance(move, primal, dual)
         return True
+
+    def _factored(self) -> bool:
+        """Factor Newton's system; return whether that could be done."""
+        if self.V.size <= LONG_STATES:
+            return self.core.factor(GROUNDED)
+        return interrupts.patiently(lambda: self.core.factor(GROUNDED))
 
     def _lengths(self, *move: Any) -> tuple[float, float]:
         """The longest steps along a move, with a share of another, that leave slacks, and multipliers, positive."""

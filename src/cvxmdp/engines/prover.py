@@ -14,6 +14,7 @@ Rows of P, rho and the probabilities of a state are proportions: each counts div
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -185,9 +186,11 @@ class Prover:
         wanted = NEGLIGIBLE * 0.1 * tolerance * (1 - self.mdp.discount)
         x, r = _corrected(chain, solve, chain.inflow, wanted, start)
         rare = _relative(r, x) > wanted and not interrupts.requested()
-        if rare and (factored := self.dynamics.backward_by_factors(pi)) is not None:
-            solve = factored
-            x, r = _corrected(chain, solve, chain.inflow, wanted, None)
+        if rare and not interrupts.late():
+            with suppress(interrupts.OutOfTimeError):
+                if (factored := self.dynamics.backward_by_factors(pi)) is not None:
+                    solve = factored
+                    x, r = _corrected(chain, solve, chain.inflow, wanted, None)
         size = np.abs(r) + ALLOWED * chain.blur(x, r)
         # Where the visits are denormal numbers, or were not found, the rest has to do.
         ratio = _relative(size, x)
