@@ -396,3 +396,16 @@ def test_a_model_builds_its_dynamics_once_for_each_way_of_evaluating():
     assert mdp.dynamics() is mdp.dynamics()
     assert mdp.dynamics("iterative").plan.normal == "iterative"
     assert mdp.dynamics("iterative") is not mdp.dynamics()
+
+
+def test_a_slow_chain_is_evaluated_by_products_where_a_factor_would_take_longer():
+    """Machines that wear mix in hundreds of steps, each of which takes a ten thousandth of a factor."""
+    mdp = cm.worlds.maintenance(4, 6, discount=0.999)
+    dynamics = choose_dynamics(mdp)
+    assert dynamics.elimination is None
+    pi = 1 / np.bincount(mdp.state)[mdp.state]
+    x = dynamics.visits(pi)
+    assert dynamics._last is None  # no factor was made
+    weighted = sp.diags_array(pi) @ sp.csr_array(mdp.transitions)
+    P_pi = sp.csr_array((np.ones(mdp.num_pairs), (mdp.state, np.arange(mdp.num_pairs)))) @ weighted
+    np.testing.assert_allclose(x - mdp.discount * P_pi.T @ x, (1 - mdp.discount) * mdp.initial, atol=1e-14)

@@ -52,6 +52,15 @@ def test_every_problem_is_decided_with_a_proof(name):
     solution.certificate.check(problem)
 
 
+def test_path_following_begins_inside_a_ball_that_good_policies_are_far_from():
+    """From between them it could not move: a ball that the best policies miss by its radius, and a tight budget."""
+    problem = real_problems.make(real_problems.Name("small", "maintenance(3, 6)", 0.999, "budget and ball", 7)).problem
+    solution = problem.solve(method="path")
+    assert solution.status is cm.Status.OPTIMAL
+    assert solution.stats.iterations <= 40
+    solution.certificate.check(problem)
+
+
 @pytest.mark.parametrize("kind", ["caps", "1-norm ball", "inf-norm ball", "equal rows", "robust, vertices"])
 def test_a_linear_program_says_the_same(kind):
     case = case_of(kind)
