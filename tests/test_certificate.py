@@ -215,7 +215,7 @@ TAMPERINGS = {
     "value NaN": lambda k, p: {"value": np.nan},
     "bound higher": lambda k, p: {"bound": k.bound + 1e-6},
     "bound NaN": lambda k, p: {"bound": np.nan},
-    "gap lower": lambda k, p: {"gap": 0.5 * k.gap},
+    "gap lower": lambda k, p: {"gap": 0.5 * k.gap - 1e-9},
     "occupancy scaled": lambda k, p: {"occupancy": k.occupancy * (1 + 1e-6)},
     "occupancy NaN": lambda k, p: {"occupancy": np.full_like(k.occupancy, np.nan)},
     "occupancy cut": lambda k, p: {"occupancy": k.occupancy[1:]},
@@ -317,7 +317,7 @@ def forged_header(header, path, rng):
         if last in LOWER or (path[:2] == ("infeasibility", "distance") and last == 0):
             new = old + 1e-3 + abs(old)
         if last == "gap" or path[:3] == ("infeasibility", "distance", 1):
-            new = old / 2
+            new = old / 2 - 1e-9
         if "impossible" in path:
             new = old + 1e-3 + abs(old)
         if last == "amount":  # more is enough as well
@@ -474,3 +474,35 @@ def test_a_certificate_without_constraints_checks():
 def test_only_a_problem_can_be_checked_against():
     with pytest.raises(ValueError, match="Problem that was solved"):
         cm.Problem(as_mdp(random_model(0)), "cost").solve().certificate.check(None)
+
+
+def test_half_of_a_gap_is_refused():
+    """Of the first problem whose policy costs more than the bound; some cost less, by what the tolerance allows."""
+    for seed in range(20):
+        problem, solution = solved("rows and ball", seed=seed)
+        if solution.gap > 1e-12:
+            break
+    assert solution.gap > 1e-12
+    assert accepted(solution, problem)
+    assert not accepted(replace(solution, gap=0.5 * solution.gap), problem)
+
+
+def test_a_users_own_measure_is_recomputed_by_the_users_own_function():
+    """Its units are the user's: a distance says nothing of it."""
+
+    class Half:
+        name = "half"
+
+        def project(self, point):
+            return np.minimum(point, 0.5)
+
+        def violation(self, point):
+            return 1000.0 * float(np.max(point - 0.5))
+
+    mdp = cm.worlds.gridworld(size=3)
+    problem = cm.Problem(mdp, "time", [Half()])
+    solution = problem.solve()
+    exceeds = replace(solution, violations={"half": solution.violations["half"] + 1e-6})
+    solution.certificate.check(problem)
+    with pytest.raises(cm.CertificateError, match="its own function says"):
+        exceeds.certificate.check(problem)

@@ -15,7 +15,7 @@ from cvxmdp_verifier.extended import EPS, EPS64, GROWN, LD, Close, Real, dot, ex
 from cvxmdp_verifier.fields import Arrays, has_keys, items, names, number, text
 from cvxmdp_verifier.files import read
 from cvxmdp_verifier.infeasible import Evidence, verify_infeasibility
-from cvxmdp_verifier.limits import Limit, Project, read_limit
+from cvxmdp_verifier.limits import Limit, Own, read_limit
 from cvxmdp_verifier.model import VERSION, Model
 from cvxmdp_verifier.policy import Policy, sure
 from cvxmdp_verifier.report import Report, at_least, at_most
@@ -29,6 +29,8 @@ KEYS = ("kind", "version", "states", "actions", "discount", "objective", "limits
         "value", "bound", "gap", "costs", "errors", "violations", "infeasibility", "stats")  # fmt: skip
 CLOSE = 1e-6
 """Relative slack of what is compared with a tolerance or with a gap."""
+MEASURED = 1e-9
+"""What a user's own function may differ by between two vectors that are the same but for rounding."""
 ROUNDING = 64 * EPS64 + 10_000 * EPS
 """A gap that the rounding of value and bound to float64 explains is none, nor one that the verifier's own may add."""
 GROWTH = 0.01
@@ -43,7 +45,7 @@ def verify(
     model: Data,
     solution: Data,
     tolerance: float = 1e-6,
-    sets: Mapping[str, Project] | None = None,
+    sets: Mapping[str, Own] | None = None,
     terms: Mapping[str, ValueAndProx] | None = None,
 ) -> Report:
     """Prove every claim of a solution from the data of its model, or refuse it.
@@ -55,7 +57,8 @@ def verify(
     tolerance : float
         The loosest relative tolerance that is accepted.  The solution is held to its own, which may be tighter.
     sets : dict, optional
-        The projection of each limit that is a user's own set, by its name.
+        The projection of each limit that is a user's own set, by its name, or the projection and the user's own
+        function for how far a point is from obeying.
     terms : dict, optional
         Value and prox of each term that is a user's own, by its name.
 
@@ -334,6 +337,8 @@ class _Verifier:
     def _limit(self, i: int, limit: Limit) -> str:
         """Check level and violation of a limit; return what it asks for and what is reached."""
         what = f"the limit {shown(limit.name)}"
+        if getattr(limit, "measure", None) is not None:
+            return self._own_limit(i, limit, what)
         level, size = limit.level(self.policy)
         values = np.atleast_1d(level.value)
         stated = self._values(f"level:{i}", values.size, np.ndim(level.value) > 0)
@@ -364,6 +369,22 @@ class _Verifier:
         much = f"by at most {at_most(exceeded.high, 4)}, relatively {at_most(share, 3)}"
         return words + (
             f"; obeyed to the tolerance, exceeded {much}." if share <= self.tolerance else f"; exceeded {much}."
+        )
+
+    def _own_limit(self, i: int, limit: Any, what: str) -> str:
+        """Check that level and violation of a user's own set are what the user's own function says of the policy."""
+        measured = max(float(limit.measure(np.asarray(self.policy.d, dtype=np.float64))), 0.0)
+        room = MEASURED * (1 + measured)
+        stated = self._values(f"level:{i}", 1, False)[0]
+        claimed = number(self.header["violations"][limit.name], f"the violation of {what}", infinite=True)
+        for said in (stated, claimed):
+            if not abs(said - measured) <= room:
+                raise Refused(f"{what} is said to be exceeded by {said:.9g}; its own function says {measured:.9g}")
+        self.violations[limit.name] = LD(max(measured - room, 0.0)), LD(measured + room)
+        share = limit.relative(self.policy)
+        words = f"Limit {shown(limit.name)}: {limit.words()}; its own function says {measured:.6g}"
+        return words + (
+            "; obeyed." if share <= 0 else f"; the policy is away from it by at most {at_most(share, 3)} of its length."
         )
 
     def _cost_of(self, limit: Limit) -> str:

@@ -39,6 +39,8 @@ SMALL = 1e-6
 """Limits of zero are judged against this share of what they limit."""
 
 Project = Callable[[Any], Any]
+Own = Project | tuple[Project, Callable[[Any], float]]
+"""What is given of a user's own set: its projection, and a function in the user's units for what exceeds it."""
 
 
 @dataclass(frozen=True)
@@ -633,10 +635,14 @@ class Ellipsoid(_Single):
 
 @dataclass(frozen=True)
 class Custom(_Single):
-    """A user's own set, known by its projection; relaxed, it holds what is within ``room`` of it."""
+    """A user's own set, known by its projection; relaxed, it holds what is within ``room`` of it.
+
+    ``measure``, if given, is the user's own function of a point for how far it is from obeying.
+    """
 
     project: Project
     room: Real
+    measure: Callable[[Any], float] | None = None
 
     @property
     def limit(self) -> Real:
@@ -680,7 +686,7 @@ class Custom(_Single):
 COMMON = ("kind", "name", "priority", "weight")
 
 
-def read_limit(model: Model, entry: Any, arrays: Arrays, i: int, sets: Mapping[str, Project]) -> Limit:
+def read_limit(model: Model, entry: Any, arrays: Arrays, i: int, sets: Mapping[str, Own]) -> Limit:
     """Read limit ``i`` of a solution."""
     L = model.num_pairs
     if not isinstance(entry, dict) or "kind" not in entry:
@@ -746,7 +752,9 @@ def read_limit(model: Model, entry: Any, arrays: Arrays, i: int, sets: Mapping[s
         return Ellipsoid(*common, array("cost"), Matrix(Q), diagonal, largest, away, at_most)
     if name not in sets:
         raise Refused(f"{what} is the user's own set, which is not in the file: give its projection in sets")
-    return Custom(*common, sets[name], LD(0))
+    given = sets[name]
+    project, measure = given if isinstance(given, tuple) else (given, None)
+    return Custom(*common, project, LD(0), measure)
 
 
 def _semidefinite(Q: Real) -> tuple[Real, Real]:

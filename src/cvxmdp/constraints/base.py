@@ -85,6 +85,10 @@ class Custom(Constraint):
     def idle(self) -> Array:
         return self.project(np.full(self.size, 1 / self.size))
 
+    def given(self) -> Any:
+        """Return the projection, with the user's own measure of violations if there is one."""
+        return self.project if getattr(self._set, "violation", None) is None else (self.project, self.violation)
+
     def violation(self, point: Array) -> float:
         given: Any = getattr(self._set, "violation", None)
         if given is not None:

@@ -41,7 +41,7 @@ def check_solution(solution: Solution, problem: Problem, tolerance: float) -> No
     from cvxmdp_verifier import Refused, verify
 
     asked = problem.asked()
-    sets = {c.name: c.project for c in problem.constraints if isinstance(c, Custom)}
+    sets: dict[str, Any] = {c.name: c.given() for c in problem.constraints if isinstance(c, Custom)}
     terms = {t.name: (t.value, t.prox) for t in problem.terms if t.stated()[0]["kind"] == "custom"}
     given = solution.asked
     if (asked.names, asked.objective, asked.discount) != (given.names, given.objective, given.discount):
