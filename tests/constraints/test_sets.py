@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import cvxmdp as cm
+from cvxmdp.barriers import View
 from cvxmdp.blocks import Spread
 from cvxmdp.constraints.combine import bind
 from oracles import as_mdp, random_model
@@ -1147,3 +1148,16 @@ def test_an_entropy_of_visits_known_but_for_a_denormal_number_is_known():
     entropy = cm.Entropy(at_least=0.5).bind(SIX)
     d = np.full(entropy.function.reference.size, 1 / entropy.function.reference.size)
     assert entropy.relative(d, Spread(np.zeros_like(d), 1e-319)) == entropy.relative(d)
+
+
+@pytest.mark.parametrize("of", ["pairs", "states"])
+def test_an_entropy_makes_up_for_no_more_than_next_to_nothing_in_corners_that_nothing_notices(of):
+    """On a tandem queue of 40 000 states far corners lacked thousands, and the conjugate of that was infinite."""
+    entropy, size = cm.Entropy(at_least=0.5, of=of).bind(SIX), SIX.num_pairs
+    even = np.full(size, 1 / size)
+    view = View(SIX.state, np.arange(SIX.num_states), None, size, even, even)
+    entries = size if of == "pairs" else SIX.num_states
+    u = entropy.function.subgradient(view, 1.0, np.full(entries, np.log(1e-200) + 1), 1.0, np.full(size, 1e4))
+    np.testing.assert_allclose(u, np.log(1e-15) + 1)
+    _, conjugate = entropy.normal(np.append(u, 1.0))
+    assert np.isfinite(conjugate)

@@ -82,16 +82,19 @@ class Entropic:
     def subgradient(self, view: View, weight: float, slope: Array, price: float, lack: Array) -> Array:
         """Return ``weight`` times the slope over all entries, and what pairs lack of a reduced cost of zero.
 
-        Entries that are not reached count as next to nothing.
+        Entries that are not reached count as next to nothing, and those that are reached less often are raised to that
+        at most: a corner that nothing notices may lack any amount, whose conjugate would be infinite.
         """
-        out = np.full(self.reference.size, weight * (np.log(UNREACHED) + 1.0))
+        nothing = weight * (np.log(UNREACHED) + 1.0)
+        out = np.full(self.reference.size, nothing)
         if self.owner is None:
+            where, most = (slice(None) if view.kept is None else view.kept), lack
             out[self.reference == 0] = price
-            out[slice(None) if view.kept is None else view.kept] = weight * slope + lack
         else:
-            most = np.zeros(view.num_states)
+            where, most = view.states, np.zeros(view.num_states)
             np.maximum.at(most, view.owner, lack)
-            out[view.states] = weight * slope + most
+        u = weight * slope
+        out[where] = np.where(u < nothing, np.minimum(u + most, nothing), u + most)
         return out
 
     @property
