@@ -26,7 +26,8 @@ from cvxmdp.constraints.base import (
     support_of_box,
     unit,
 )
-from cvxmdp.mdp import MDP, Array, check_real
+from cvxmdp.mdp import MDP, Array
+from cvxmdp.reading import check_real
 
 INFINITE = 1e30
 """What the QP solver reads as no limit."""

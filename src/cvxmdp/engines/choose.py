@@ -25,6 +25,11 @@ from cvxmdp.objectives.base import CustomTerm
 
 Engine = Splitting | Mixing | Interior | Dual | Newton | Conic | Path
 
+ENGINES: dict[Any, Engine] = {
+    engine.name: engine for engine in (Path(), Mixing(), Splitting(), Interior(), Dual(), Newton(), Conic())
+}
+"""By name, with their default settings."""
+
 FEW_ROWS, MANY_ROWS, STATES_PER_ROW = 20, 100, 3
 """Mixing is the faster one up to 20 rows, and up to 100 in models that have so many states a row."""
 OWN_PAIRS = 200
@@ -127,15 +132,13 @@ def choose_engines(
         if one_curved and not local:
             return [Dual(), *path, *general]
         return [*path, *general]
-    engines: list[Engine] = [Splitting(), Mixing(), Interior(), Dual(), Newton(), Path(), Conic()]
-    named: dict[Any, Engine] = {engine.name: engine for engine in engines}
-    if not isinstance(method, Engine) and method not in named:
+    if not isinstance(method, Engine) and method not in ENGINES:
         raise ValueError(
             f'method is {method!r}; it must be "auto", '
-            + ", ".join(f'"{name}"' for name in named)
-            + f", or an instance of {', '.join('cm.' + type(e).__name__ for e in named.values())}"
+            + ", ".join(f'"{name}"' for name in ENGINES)
+            + f", or an instance of {', '.join('cm.' + type(e).__name__ for e in ENGINES.values())}"
         )
-    engine = method if isinstance(method, Engine) else named[method]
+    engine = method if isinstance(method, Engine) else ENGINES[method]
     if isinstance(engine, (Mixing, Interior)) and not linear:
         raise ValueError(f'method "{engine.name}" needs linear constraints and a cost alone; use "auto" or "splitting"')
     if isinstance(engine, Dual) and not one_curved:
