@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from cvxmdp.solution import Solution
 
 EXIT = {"OPTIMAL": 0, "INFEASIBLE": 3}
+"""Exit codes of what was decided."""
 REFUSED, BAD_INPUT, LIMIT = 1, 2, 4
+"""Exit codes of what was not: a claim is false, the input is bad, a limit was reached."""
 SOLUTION, POLICY = "solution.npz", "policy.csv"
 
 app = typer.Typer(

@@ -16,7 +16,8 @@ from cvxmdp.certificate import Evidence, Proof, Witness
 from cvxmdp.constraints.combine import Blocks, relative_ease
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.dynamics.base import Dynamics
-from cvxmdp.engines.choose import Engine, choose_engines
+from cvxmdp.engines.base import Engine
+from cvxmdp.engines.choose import choose_engines
 from cvxmdp.engines.conic import Conic
 from cvxmdp.engines.judge import Candidate, Judge, Refutation
 from cvxmdp.engines.newton import Newton

@@ -13,8 +13,9 @@ from cvxmdp.constraints.ball import NormBall
 from cvxmdp.constraints.base import Custom
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.dynamics.normal import seconds_a_factor
+from cvxmdp.engines.base import Engine
 from cvxmdp.engines.conic import Conic, conic
-from cvxmdp.engines.dual import Dual, curved
+from cvxmdp.engines.dual import Dual
 from cvxmdp.engines.interior import Interior
 from cvxmdp.engines.mixing import Mixing
 from cvxmdp.engines.newton import Newton
@@ -22,8 +23,6 @@ from cvxmdp.engines.path import Path
 from cvxmdp.engines.splitting import Splitting
 from cvxmdp.mdp import MDP
 from cvxmdp.objectives.base import CustomTerm
-
-Engine = Splitting | Mixing | Interior | Dual | Newton | Conic | Path
 
 ENGINES: dict[Any, Engine] = {
     engine.name: engine for engine in (Path(), Mixing(), Splitting(), Interior(), Dual(), Newton(), Conic())
@@ -104,8 +103,8 @@ def choose_engines(
     Where an engine gives up, the next goes on: path following after mixing and the dual, then Newton up to 3000 states
     or splitting, and a conic program last, up to 3000 states and 50 000 pairs, for sets that have cones.
     """
-    linear = not terms and all(isinstance(c, Linear) for c in constraints)
-    one_curved = not terms and len(constraints) == 1 and curved(constraints[0]) is not None
+    linear = Mixing().needs(constraints, terms) is None
+    one_curved = Dual().needs(constraints, terms) is None
     own = any(isinstance(block, (Custom, CustomTerm)) for block in (*constraints, *terms))
     balls = not terms and all(isinstance(c, NormBall) and c.norm.p == 2 for c in constraints)
     large = mdp.num_states > NEWTON_STATES or (own and mdp.num_pairs > OWN_PAIRS)
@@ -139,13 +138,6 @@ def choose_engines(
             + f", or an instance of {', '.join('cm.' + type(e).__name__ for e in ENGINES.values())}"
         )
     engine = method if isinstance(method, Engine) else ENGINES[method]
-    if isinstance(engine, (Mixing, Interior)) and not linear:
-        raise ValueError(f'method "{engine.name}" needs linear constraints and a cost alone; use "auto" or "splitting"')
-    if isinstance(engine, Dual) and not one_curved:
-        raise ValueError(
-            'method "dual" needs a cost under one constraint: a ball in the 2-norm, an entropy of pairs or a KL ball; '
-            'use "auto"'
-        )
-    if isinstance(engine, Conic) and (terms or not conic(constraints)):
-        raise ValueError('method "conic" needs a cost alone under sets that have cones; use "auto" or "newton"')
-    return [engine, *general] if isinstance(engine, (Dual, Interior)) else [engine]
+    if (lacking := engine.needs(constraints, terms)) is not None:
+        raise ValueError(f'method "{engine.name}" needs {lacking}')
+    return [engine, *general] if engine.helped else [engine]
