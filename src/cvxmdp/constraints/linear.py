@@ -34,7 +34,7 @@ INFINITE = 1e30
 EQUALITY = 5
 """How the QP solver marks a row that holds with equality."""
 QR_ROWS = 400
-"""Up to here rows are factored by QR, which is the more exact way; beyond, through their products, which are smaller."""
+"""Up to here rows are factored by QR, which is more exact; beyond, through their products, which are smaller."""
 INDEPENDENT = 1e-6
 """Least eigenvalue of the Gram matrix of normalized rows from which they count as independent."""
 HILDRETH_ROUNDS = 500

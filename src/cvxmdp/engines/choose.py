@@ -119,7 +119,7 @@ def choose_engines(
         local = bool(path) and (seconds <= PATH_QUICK or _local(mdp))
         if linear and rows <= FEW_ROWS:
             equal = any(np.any(c.upper == c.lower) for c in constraints if isinstance(c, Linear))
-            if local and (equal or mdp.num_states <= PATH_FIRST):
+            if path and (equal or (local and mdp.num_states <= PATH_FIRST)):
                 return [*path, Mixing(), *last]
             return [Mixing(), *path, *last]
         if linear and rows <= min(MANY_ROWS, mdp.num_states // STATES_PER_ROW):
