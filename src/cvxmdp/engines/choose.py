@@ -94,9 +94,9 @@ def choose_engines(
                                                                     not local, up to 6000 states
     dual: Newton's method with one price beside the values          a cost under one Euclidean ball, entropy of
                                                                     pairs or KL ball in models that are not local
-    path following: some fifteen steps, a factor each               all else that has barriers, few rows in local
-                                                                    models up to 600 states, and any problem that it
-                                                                    is predicted to solve in 15 ms
+    path following: some fifteen steps, a factor each               all else that has barriers, rows that hold with
+                                                                    equality, few rows in local models up to 600
+                                                                    states, and what it is to solve in 15 ms
     Newton, or splitting: no more than projections are needed       own sets, and where factors are too large
     ==============================================================  =============================================
 
