@@ -29,13 +29,13 @@ growth: .venv/.all  ## how our time grows, the speed of a sweep, the methods com
 	$(BIN)/python benchmarks/pages.py
 
 kinds: .venv/.all  ## every kind of problem against CVXPY: docs/kinds.md
-	PYTHONPATH=tests $(BIN)/python benchmarks/kinds.py $(HOW)
+	PYTHONPATH=reference $(BIN)/python benchmarks/kinds.py $(HOW)
 
 verdicts: .venv/.all  ## verdicts near the border of feasibility: docs/verdicts.md
-	PYTHONPATH=tests $(BIN)/python benchmarks/verdicts.py $(HOW)
+	PYTHONPATH=reference $(BIN)/python benchmarks/verdicts.py $(HOW)
 
 claims: .venv/.all  ## is any claim false? thousands of hard problems: docs/claims.md; goes on where it was stopped
-	PYTHONPATH=tests $(BIN)/python benchmarks/claims.py $(HOW)
+	PYTHONPATH=reference $(BIN)/python benchmarks/claims.py $(HOW)
 
 real: .venv/.all  ## real models under every kind of limit: docs/real.md; goes on where it was stopped
 	$(BIN)/python benchmarks/real.py $(HOW)

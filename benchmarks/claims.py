@@ -17,7 +17,6 @@ import multiprocessing
 import os
 import platform
 import signal
-import subprocess
 import tempfile
 import textwrap
 import time
@@ -33,6 +32,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import provenance
 import scipy.sparse as sp
 from scipy.optimize import linprog
 from scipy.sparse.linalg import spsolve
@@ -1132,24 +1132,10 @@ def guarded(seed: int, number: int) -> dict[str, Any]:
         signal.alarm(0)
 
 
-def git(*words: str, folder: Path = ROOT, **settings: str) -> str:
-    """What git says."""
-    env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", **settings}
-    return subprocess.run(["git", *words], cwd=folder, env=env, capture_output=True, text=True).stdout.strip()
-
-
-def changed() -> bool:
-    """Whether the library that runs is another than that of the commit."""
-    where = Path(cm.__file__).parents[2]
-    store = git("rev-parse", "--absolute-git-dir")
-    return bool(git("diff", "HEAD", "--stat", "--", "src", folder=where, GIT_DIR=store, GIT_WORK_TREE=str(where)))
-
-
 def header(seed: int, problems: int) -> dict[str, Any]:
     """What is measured."""
     return {
-        "commit": git("rev-parse", "HEAD"),
-        "changed": changed(),
+        **provenance.made_by(),
         "seed": seed,
         "problems": problems,
         "time_limit": TIME_LIMIT,
@@ -1264,7 +1250,6 @@ def page(data: dict[str, Any]) -> str:
     raised = sum(bool(row.get("exception")) for row in rows)
     saved = sum(bool(row.get("filed")) for row in rows)
     open_ = [row for row in rows if row["status"] not in ("OPTIMAL", "INFEASIBLE", "")]
-    commit = data["commit"] + (", with changes to `src` that are not in it" if data["changed"] else "")
     states = [row["states"] for row in rows if "states" in row]
     off = sum(not row["border"] for row in open_)
     asked = sum(bool(row.get("asked_highs")) for row in rows)
@@ -1272,14 +1257,14 @@ def page(data: dict[str, Any]) -> str:
         "# Is any claim false?",
         "",
         *wrapped(
-            f"Measured by `make claims` at commit {commit}; raw numbers in `benchmarks/results/claims.json`. "
+            f"Measured by `make claims` {provenance.said([data])}; raw numbers in `benchmarks/results/claims.json`. "
             f"{data['cores']} cores, one thread a problem, Python {versions['python']}, NumPy {versions['numpy']}, "
             f"SciPy {versions['scipy']}. Seconds are of the solve alone, in processes that have solved others "
             "before, and include what else the machine did meanwhile."
         ),
         "",
         "```",
-        f"PYTHONPATH=tests .venv/bin/python benchmarks/claims.py --problems {len(rows)} --seed {data['seed']}",
+        f"PYTHONPATH=reference .venv/bin/python benchmarks/claims.py --problems {len(rows)} --seed {data['seed']}",
         "```",
         "",
         *wrapped(

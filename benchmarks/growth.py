@@ -24,6 +24,7 @@ import harness
 import instances
 import numpy as np
 import process
+import provenance
 import referee
 
 import cvxmdp as cm
@@ -241,6 +242,7 @@ def main() -> None:
     for name, measure in parts.items():
         if name not in data:
             data[name] = measure()
+            data.setdefault("made", {})[name] = provenance.made_by()
             file.write_text(json.dumps(data, indent=1) + "\n")
     draw(data, harness.RESULTS / "growth.png")
 

@@ -25,6 +25,7 @@ import instances
 import numpy as np
 import peers
 import process
+import provenance
 import referee
 
 RESULTS = Path(__file__).parent / "results"
@@ -254,7 +255,7 @@ def solve(plan: Plan, cell: Cell, seed: int, data: dict[str, Any], file: Path) -
                 warm_up = file_of["own warm-up" if own else "warm-up"]
                 run |= judged(plan, instance, solver, file_of["instance"], warm_up)
             run["all_seconds"] = round(time.perf_counter() - start, 3)
-            data["runs"].append(run)
+            data["runs"].append({**run, **provenance.made_by()})
             write(file, data)
             took = f" in {run['seconds']:.3g} s" if run["outcome"] in ("answer", "infeasible") else ""
             why = f", {run['said']}" if run["said"] and not took else ""

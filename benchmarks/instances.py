@@ -19,7 +19,7 @@ import referee
 import scipy.sparse as sp
 
 import cvxmdp as cm
-from cvxmdp.cli import PANELS
+from cvxmdp.report.demo import PANELS
 
 Array = npt.NDArray[np.float64]
 

@@ -4,8 +4,8 @@
     make kinds HOW=--quick     every twentieth problem, print the table
     make kinds HOW=--table     write docs/kinds.md again from benchmarks/results/kinds.json
 
-The problems are those of tests/campaign.py, which writes each twice: for cvxmdp, and for CVXPY from the definitions.
-Raw numbers go to benchmarks/results/kinds.json.  Nothing else should run on the machine meanwhile.
+The problems are those of reference/campaign.py, which writes each twice: for cvxmdp, and for CVXPY from the
+definitions.  Raw numbers go to benchmarks/results/kinds.json.  Nothing else should run on the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import provenance
 
 from campaign import Answer, Case, cases, compare, run
 
@@ -50,7 +52,8 @@ def measure(quick: bool) -> dict[str, Any]:
         print(f"{number + 1}/{len(chosen)}", json.dumps(rows[-1]), flush=True)
     names = ("numpy", "scipy", "cvxpy", "clarabel", "scs")
     versions = {"python": platform.python_version(), **{name: version(name) for name in names}}
-    return {"cores": os.cpu_count(), "versions": versions, "seeds": SEEDS, "time_limit": TIME_LIMIT, "rows": rows}
+    about = {"cores": os.cpu_count(), "versions": versions, "seeds": SEEDS, "time_limit": TIME_LIMIT}
+    return {**provenance.made_by(), **about, "rows": rows}
 
 
 def warm_up() -> None:
@@ -155,11 +158,12 @@ def page(data: dict[str, Any]) -> str:
     lines = [
         "# Every kind of problem",
         "",
-        "Measured by `make kinds`; raw numbers in `benchmarks/results/kinds.json`.",
+        f"Measured by `make kinds` {provenance.said([data])}; raw numbers in `benchmarks/results/kinds.json`.",
         f"{data['cores']} cores, Python {versions['python']}, NumPy {versions['numpy']}, CVXPY {versions['cvxpy']}, "
         f"Clarabel {versions['clarabel']}, one run of each.",
         "",
-        f"{len(rows)} random problems (`tests/campaign.py`, seeds {', '.join(map(str, data['seeds']))}) with 3 to 20",
+        f"{len(rows)} random problems (`reference/campaign.py`, seeds {', '.join(map(str, data['seeds']))}) with 3 to "
+        "20",
         "states, 1 to 4 actions a state and discount 0.5, 0.9 or 0.99, dense, sparse and ragged; limits are active,",
         "inactive, or clearly exclude each other. Each is solved by cvxmdp with its defaults and, written again from",
         "the definitions, by CVXPY with Clarabel. The *difference* is the worst of the optimal values, relative to",

@@ -14,6 +14,7 @@ from typing import Any
 
 import instances
 import peers
+import provenance
 import referee
 from harness import RESULTS, RIVALS, Cell, Run, same
 
@@ -314,13 +315,21 @@ def numbers(data: dict[str, Any], cell: Cell, solver: str, runs: list[Run], unit
     ]
 
 
+def _ours() -> Iterator[Any]:
+    """Our runs in all tables."""
+    for plan in ("table1", "table2", "cases"):
+        data = load(plan)
+        yield from (run for run in (data or {"runs": []})["runs"] if run["solver"] == "ours")
+
+
 def benchmarks() -> str:
     """The page of all measurements."""
     lines = [
         "# Benchmarks",
         "",
         "Made by `python benchmarks/pages.py` from the raw numbers in `benchmarks/results/`, which come from",
-        "`cvxmdp paper table1`, `cvxmdp paper table2` and `python benchmarks/harness.py cases`.",
+        "`cvxmdp paper table1`, `cvxmdp paper table2` and `python benchmarks/harness.py cases`. Ours were measured",
+        f"{provenance.said(_ours())}.",
         "",
         "Every solver runs in a process of its own with a time limit and a memory limit. *seconds* count from arrays",
         "in memory to the answer, set-up included, the median over seeds; ours include the proof. Loading and",
@@ -383,7 +392,7 @@ def growth(data: dict[str, Any]) -> str:
         "`python benchmarks/growth.py` measures on two cores: Garnet models with ten actions, discount 0.95, random",
         "rows with limits half way between a random policy and the best one without limits, or where the random",
         "policy is, each solved to a proven 1e-6; medians of three seeds from 3000 on. The numbers at the points are",
-        "sweeps, passes over P.",
+        f"sweeps, passes over P. Measured {provenance.said(data.get('made', {}).values())}.",
         "",
         "![seconds against states, transitions and rows](../benchmarks/results/growth.png)",
         "",

@@ -18,10 +18,10 @@ import numpy.typing as npt
 import pages
 
 import cvxmdp as cm
-from cvxmdp.cli import PANELS
 from cvxmdp.constraints.combine import Blocks
 from cvxmdp.engines.splitting import Inner, iterates
 from cvxmdp.report.console import print_table
+from cvxmdp.report.demo import PANELS
 from cvxmdp.report.plots import BLUE, ORANGE, PALE, GridPanel, plot_grid_panels
 
 Array = npt.NDArray[np.float64]

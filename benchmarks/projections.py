@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+import provenance
 import scipy
 import scipy.sparse as sp
 
@@ -111,7 +112,7 @@ def measure() -> dict[str, object]:
         "numpy": np.__version__,
         "scipy": scipy.__version__,
     }
-    return {"cores": os.cpu_count(), "versions": versions, "pairs": PAIRS, "rows": rows}
+    return {**provenance.made_by(), "cores": os.cpu_count(), "versions": versions, "pairs": PAIRS, "rows": rows}
 
 
 def multiples(row: dict[str, object]) -> list[float]:
@@ -126,7 +127,8 @@ def page(data: dict[str, object]) -> str:
     lines = [
         "# Projections",
         "",
-        "Measured by `python benchmarks/projections.py`; raw numbers in `benchmarks/results/projections.json`.",
+        f"Measured by `python benchmarks/projections.py` {provenance.said([data])}; raw numbers in",
+        "`benchmarks/results/projections.json`.",
         f"{data['cores']} cores, Python {versions['python']}, NumPy {versions['numpy']}, SciPy {versions['scipy']}.",
         "",
         f"Projections of points with {data['pairs']:,} entries, as multiples of the time to copy the point (median "

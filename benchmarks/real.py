@@ -22,7 +22,6 @@ import os
 import pickle
 import platform
 import resource
-import subprocess
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -32,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import provenance
 import real_page
 import real_peers
 import real_problems
@@ -196,7 +196,7 @@ def solvers(case: real_problems.Case) -> list[str]:
 def measure(names: Sequence[real_problems.Name], rows: list[Row], parts: Path | None, ours_only: bool) -> None:
     """Solve what is missing in the rows, and append to them and to the file of parts."""
     workers = {"ours": Worker(own=True), "peers": Worker(own=False)}
-    commit, changed = tree()
+    made = provenance.made_by()
     known = {key(row): row for row in rows}
     start = time.perf_counter()
     for number, name in enumerate(names):
@@ -204,7 +204,7 @@ def measure(names: Sequence[real_problems.Name], rows: list[Row], parts: Path | 
         if all((*fields(name).values(), solver) in known for solver in wanted):
             continue
         for row in problem(name, workers, known, ours_only):
-            row |= {"commit": commit, "changed": changed}
+            row |= made
             rows[:] = [other for other in rows if key(other) != key(row)] + [row]
             if parts is not None:
                 with parts.open("a") as file:
@@ -261,16 +261,6 @@ def fields(name: real_problems.Name) -> Row:
 
 def key(row: Row) -> tuple[Any, ...]:
     return tuple(row[field] for field in ("size", "world", "discount", "kind", "seed", "solver"))
-
-
-def tree() -> tuple[str, bool]:
-    """The commit, and whether files that are under version control differ from it."""
-
-    def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    return git("rev-parse", "--short", "HEAD") or "unknown", bool(git("status", "--porcelain", "--untracked-files=no"))
 
 
 def about() -> Row:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import provenance
 import real_peers
 import real_problems
 
@@ -142,7 +143,6 @@ def wrapped(text: str) -> list[str]:
 def page(about: Row, rows: Sequence[Row]) -> str:
     """Write the page from the data."""
     found = problems(rows)
-    commits = sorted({row["commit"] + (" with changes" if row["changed"] else "") for row in rows})
     seeds = sorted({row["seed"] for row in rows})
     versions = ", ".join(f"{name} {number}" for name, number in about.get("versions", {}).items())
     open_ = [p for p in found if not p.decided]
@@ -152,7 +152,7 @@ def page(about: Row, rows: Sequence[Row]) -> str:
     lines = [
         "# Real models under every kind of limit",
         "",
-        f"Measured by `make real` at commit {', '.join(commits)}; raw numbers in `benchmarks/results/real.json`.",
+        f"Measured by `make real` {provenance.said(rows)}; raw numbers in `benchmarks/results/real.json`.",
         *wrapped(f"{about.get('cores')} cores, {about.get('memory_gb')} GB, Python {about.get('python')}, {versions}."),
         "",
         *wrapped(

@@ -4,7 +4,7 @@
     make verdicts HOW=--quick     every twentieth problem, print the tables
     make verdicts HOW=--table     write docs/verdicts.md again from benchmarks/results/verdicts.json
 
-The problems are those of tests/margins.py, which writes each twice and proves its margin.  Raw numbers go to
+The problems are those of reference/margins.py, which writes each twice and proves its margin.  Raw numbers go to
 benchmarks/results/verdicts.json.  Nothing else should run on the machine meanwhile.
 """
 
@@ -23,6 +23,7 @@ from statistics import median
 from typing import Any
 
 import instances
+import provenance
 
 from margins import KINDS, MARGINS, Case, cases, judge, required
 
@@ -49,6 +50,7 @@ def measure(quick: bool) -> dict[str, Any]:
     names = ("numpy", "scipy", "cvxpy", "clarabel")
     versions = {"python": platform.python_version(), **{name: version(name) for name in names}}
     return {
+        **provenance.made_by(),
         "cores": os.cpu_count(),
         "versions": versions,
         "seeds": SEEDS,
@@ -161,11 +163,12 @@ def page(data: dict[str, Any]) -> str:
     lines = [
         "# Verdicts near the border of feasibility",
         "",
-        "Measured by `make verdicts`; raw numbers in `benchmarks/results/verdicts.json`.",
+        f"Measured by `make verdicts` {provenance.said([data])}; raw numbers in `benchmarks/results/verdicts.json`.",
         f"{data['cores']} cores, Python {versions['python']}, NumPy {versions['numpy']}, SciPy {versions['scipy']}, "
         f"CVXPY {versions['cvxpy']}, Clarabel {versions['clarabel']}, one run of each.",
         "",
-        f"{len(rows)} random problems (`tests/margins.py`, seeds {', '.join(map(str, data['seeds']))}) with 3 to 40",
+        f"{len(rows)} random problems (`reference/margins.py`, seeds {', '.join(map(str, data['seeds']))}) with 3 to "
+        "40",
         "states, 2 to 4 actions a state and discount 0.5, 0.9, 0.99 or 0.999, dense, sparse and ragged. The *margin*",
         "of a problem is by how much its limits could all be tightened before no policy obeys them; a negative one, by",
         "how much they have to be relaxed until some policy does. It is relative to the size of each limit, which is",

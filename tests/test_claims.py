@@ -1,5 +1,8 @@
 """Nothing that a solution says is false or without a proof: a few of the problems of benchmarks/claims.py."""
 
+import os
+import secrets
+
 import pytest
 from claims import KINDS, faults, run
 
@@ -24,3 +27,12 @@ def test_no_claim_is_refused(number):
 @pytest.mark.parametrize(("seed", "number"), REFUSED)
 def test_what_was_once_refused_is_proven(seed, number):
     assert faults(run(seed, number)) == []
+
+
+FRESH = int(os.environ.get("CVXMDP_FRESH_SEED") or secrets.randbelow(2**31))
+
+
+@pytest.mark.parametrize("number", range(len(KINDS)), ids=lambda number: f"seed {FRESH}, number {number}")
+def test_problems_that_nobody_has_met_are_answered_truly(number):
+    """New ones in every run; to meet them again, set CVXMDP_FRESH_SEED to the seed in the test's name."""
+    assert faults(run(FRESH, number)) == []

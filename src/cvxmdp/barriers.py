@@ -97,6 +97,7 @@ class Part(ABC):
 
 
 NONE = np.zeros(0)
+"""No slacks, multipliers or free unknowns."""
 
 
 class Sides(Part):

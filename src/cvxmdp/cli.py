@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from cvxmdp.engines.choose import ENGINES
 from cvxmdp.names import printable, spreadsheet_safe
 
 if TYPE_CHECKING:
@@ -22,11 +23,10 @@ if TYPE_CHECKING:
     from cvxmdp.solution import Solution
 
 EXIT = {"OPTIMAL": 0, "INFEASIBLE": 3}
+"""Exit codes of what was decided."""
 REFUSED, BAD_INPUT, LIMIT = 1, 2, 4
+"""Exit codes of what was not: a claim is false, the input is bad, a limit was reached."""
 SOLUTION, POLICY = "solution.npz", "policy.csv"
-
-PANELS = [(0.9, 1e-3), (0.9, 2e-4), (0.9, 2e-5), (0.6, 2e-5)]
-"""Limits on time and collision of the paper's four grid worlds."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -47,79 +47,10 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the picture and the solutions.")] = Path("cvxmdp-demo"),
 ) -> None:
     """Solve the paper's grid world under four pairs of limits: a table here, a picture in a file."""
-    import cvxmdp as cm
-    from cvxmdp.report.console import live_progress, print_table
-    from cvxmdp.report.text import describe_conflict
+    from cvxmdp.report.demo import show_demo
 
-    out.mkdir(parents=True, exist_ok=True)
-    mdp = cm.worlds.gridworld()
-    typer.echo("Grid world of 25 x 25 cells: go from the top left to the bottom right, past 45")
-    typer.echo("obstacles. Minimize time under limits on time and collision.\n")
-    rows, panels = [], []
-    for i, (time_limit, collision_limit) in enumerate(PANELS):
-        limits = [cm.Budget("time", at_most=time_limit), cm.Budget("collision", at_most=collision_limit)]
-        problem = cm.Problem(mdp, minimize="time", subject_to=limits)
-        with live_progress(prefix=f"panel {i + 1} of {len(PANELS)}, ") as show:
-            solution = problem.solve(callback=show)
-        if solution.status is cm.Status.INTERRUPTED:
-            raise typer.Exit(LIMIT)
-        solution.certificate.check(problem)
-        solution.save(out / f"panel-{i + 1}.npz")
-        rows.append(_demo_row("abcd"[i], time_limit, collision_limit, solution))
-        panels.append((time_limit, collision_limit, problem, solution))
-    print_table(["", "time<=", "coll.<=", "verdict", "time", "collision", "proven", "seconds"], rows)
-    typer.echo(
-        "\noptimal: the policy costs at most the proven relative gap more than any other."
-        "\ninfeasible: no policy can obey both limits. The policy shown comes nearest, and"
-        "\nthe proven distance is that of every policy's visits to what is allowed."
-        "\nAll proofs were checked again from the model's data."
-    )
-    for letter, (*_, solution) in zip("abcd", panels, strict=True):
-        if solution.infeasibility is not None:
-            typer.echo("\n".join(["", f"Panel ({letter})", *describe_conflict(solution)]))
-    typer.echo(f"\nSolutions: {out}/panel-1.npz to panel-4.npz.\n{_demo_pictures(mdp, panels, out)}")
-
-
-def _demo_row(letter: str, time_limit: float, collision_limit: float, solution: Solution) -> list[str]:
-    if solution.infeasibility is None:
-        proof = f"gap {max(solution.gap, 0.0):.0e}"
-    else:
-        proof = f"distance {solution.infeasibility.distance[0]:.1e}"
-    costs = (f"{solution.costs['time']:.4f}", f"{solution.costs['collision']:.2e}")
-    seconds = f"{solution.stats.seconds['total']:.1f}"
-    verdict = solution.status.name.lower().replace("_", " ")
-    return [f"({letter})", f"{time_limit:g}", f"{collision_limit:.0e}", verdict, *costs, proof, seconds]
-
-
-def _demo_pictures(mdp: MDP, panels: list[tuple[float, float, Problem, Solution]], out: Path) -> str:
-    from cvxmdp.report.plots import GridPanel, plot_grid_panels
-
-    verdicts = {"OPTIMAL": "feasible, optimal", "INFEASIBLE": "infeasible, nearest policy"}
-    drawn = [
-        GridPanel(
-            mdp,
-            solution.occupancy,
-            time_limit,
-            collision_limit,
-            verdicts.get(solution.status.name, solution.status.name.lower()),
-            solution.costs["time"],
-            solution.costs["collision"],
-        )
-        for time_limit, collision_limit, _, solution in panels
-    ]
-    conflicts = [
-        (problem, solution, f"({letter})  no policy obeys time $\\leq$ {limit:g} and collision $\\leq$ {other:g}")
-        for letter, (limit, other, problem, solution) in zip("abcd", panels, strict=True)
-        if solution.infeasibility is not None
-    ]
-    try:
-        from cvxmdp.report.conflict import plot_conflicts
-
-        plot_grid_panels(drawn, out / "gridworld.png")
-        plot_conflicts(conflicts, out / "conflicts.png")
-    except ImportError as missing:
-        return f"No pictures: {missing}"
-    return f"Pictures: {out / 'gridworld.png'} and {out / 'conflicts.png'}"
+    if not show_demo(out, typer.echo):
+        raise typer.Exit(LIMIT)
 
 
 @app.command()
@@ -135,9 +66,7 @@ def solve(
     ] = None,
     discount: Annotated[float | None, typer.Option(help="Replace the model's discount.", show_default=False)] = None,
     tolerance: Annotated[float, typer.Option(help="Relative tolerance of the proof.")] = 1e-6,
-    method: Annotated[
-        str, typer.Option(help="auto, path, mixing, splitting, interior, dual, newton, conic, or as-in-paper.")
-    ] = "auto",
+    method: Annotated[str, typer.Option(help=f"auto, {', '.join(ENGINES)}, or as-in-paper.")] = "auto",
     time_limit: Annotated[float | None, typer.Option(help="Seconds.", show_default=False)] = None,
     when_infeasible: Annotated[
         str, typer.Option(help="Which policy where none obeys: nearest, relative or priority.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvxmdp.mdp import SUM_TOLERANCE, floats
+from cvxmdp.reading import SUM_TOLERANCE, floats
 
 if TYPE_CHECKING:
     from cvxmdp.mdp import MDP, Array, Indices

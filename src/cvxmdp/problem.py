@@ -13,7 +13,8 @@ import numpy as np
 from cvxmdp import interrupts
 from cvxmdp.blocks import Constraint, Term
 from cvxmdp.constraints.combine import bind
-from cvxmdp.engines.choose import Engine, choose_engines
+from cvxmdp.engines.base import Engine
+from cvxmdp.engines.choose import choose_engines
 from cvxmdp.mdp import MDP, Array
 from cvxmdp.memory import keep_freed
 from cvxmdp.names import printable
@@ -84,7 +85,8 @@ class Problem:
             Relative and free of units: ``gap <= tolerance * |c|'d``, to which convex terms add their size, and each
             violation at most ``tolerance`` of its limit.
         method : {"auto", "path", "mixing", "splitting", "interior", "dual", "newton", "conic"}, or one of their classes
-            The engine.  "auto" chooses, see :func:`cvxmdp.engines.choose.choose_engines`.
+            The engine.  "auto" chooses, see :func:`cvxmdp.engines.choose.choose_engines`.  Where "interior" and "dual"
+            give up, others go on.
         time_limit : float, optional
             Seconds after which the best policy so far is returned.
         max_iterations : int, optional

@@ -16,7 +16,8 @@ from cvxmdp.certificate import Evidence, Proof, Witness
 from cvxmdp.constraints.combine import Blocks, relative_ease
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.dynamics.base import Dynamics
-from cvxmdp.engines.choose import Engine, choose_engines
+from cvxmdp.engines.base import Engine
+from cvxmdp.engines.choose import choose_engines
 from cvxmdp.engines.conic import Conic
 from cvxmdp.engines.judge import Candidate, Judge, Refutation
 from cvxmdp.engines.newton import Newton
@@ -143,8 +144,7 @@ class Solve:
         blocks = Blocks(problem.constraints, problem.terms, problem.mdp.num_pairs)
         return Judge(
             problem.mdp, dynamics, problem.cost, blocks, self.tolerance, self.deadline - started, most,
-            self.callback if problem is self.problem else self._still,
-            policy_iteration(dynamics, problem.cost, rounds=0), started, seek,
+            self.callback if problem is self.problem else self._still, started, seek,
         )  # fmt: skip
 
     def _still(self, _: Progress) -> object:
@@ -286,7 +286,7 @@ def _presolve(judge: Judge) -> tuple[Status | None, str]:
     """Solve without the constraints: the answer when its policy obeys them, else a first policy and bound."""
     judge.unconstrained = policy_iteration(judge.dynamics, judge.c, deadline=judge.deadline)
     judge.propose(indicator(judge.dynamics, judge.unconstrained.pairs))
-    judge.prove(judge.blocks.no_duals())
+    judge.prove_first()
     judge.prove_least()
     judge.record(np.nan)
     status = judge.verdict()

@@ -27,7 +27,7 @@ APPROXIMATE = ("ours-as-in-paper", "pdm", "scs-in-time")
 
 
 def as_model(instance):
-    """The instance as tests/oracles.py holds a model."""
+    """The instance as reference/oracles.py holds a model."""
     P = instance.P.toarray() if sp.issparse(instance.P) else instance.P
     return {"state": instance.state, "P": P, "discount": instance.gamma, "initial": instance.rho}
 

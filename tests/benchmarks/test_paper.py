@@ -12,6 +12,7 @@ import pytest
 
 import cvxmdp as cm
 from cvxmdp import cli
+from cvxmdp.report.demo import PANELS
 
 ROOT = Path(pages.__file__).parent.parent
 PNG = b"\x89PNG"
@@ -55,7 +56,7 @@ def test_the_grid_world_of_the_paper(tmp_path, monkeypatch, capsys):
     assert code == 0
     panels = json.loads((tmp_path / "gridworld.json").read_text())["panels"]
     assert [panel["status"] for panel in panels] == ["OPTIMAL", "OPTIMAL", "INFEASIBLE", "INFEASIBLE"]
-    for panel, (time, collision) in zip(panels, cli.PANELS, strict=True):
+    for panel, (time, collision) in zip(panels, PANELS, strict=True):
         assert panel["limits"] == [time, collision]
         assert panel["time"] == pytest.approx(1 - panel["in the destination"], abs=1e-9)
         assert (panel["violation"] <= 1e-6) == (panel["status"] == "OPTIMAL")

@@ -104,7 +104,7 @@ def test_units_of_costs_and_rows_do_not_matter(scale):
     assert other.value == pytest.approx(scale * usual.value, rel=1e-5)
 
 
-def test_where_no_policy_obeys_the_nearest_is_found_by_another_engine():
+def test_where_no_policy_obeys_that_is_proven_and_the_nearest_is_found():
     model, _ = MODELS["dense"]
     mdp, Xi = as_mdp(model), owner_matrix(model).T
     least = min(lp_optimum(model, row, np.zeros((1, row.size)), [1.0])[0] for row in Xi)

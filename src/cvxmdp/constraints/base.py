@@ -9,8 +9,9 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 import numpy as np
 
 from cvxmdp.blocks import Constraint, Response, Spread, Stated, response_by_differences
-from cvxmdp.mdp import LARGEST, MDP, Array, floats
+from cvxmdp.mdp import MDP, Array
 from cvxmdp.policy import Policy
+from cvxmdp.reading import LARGEST, floats
 
 EPS = float(np.finfo(np.float64).eps)
 FLOOR = 1e-6

@@ -26,16 +26,19 @@ from cvxmdp.constraints.base import (
     support_of_box,
     unit,
 )
-from cvxmdp.mdp import MDP, Array, check_real
+from cvxmdp.mdp import MDP, Array
+from cvxmdp.reading import check_real
 
 INFINITE = 1e30
 """What the QP solver reads as no limit."""
 EQUALITY = 5
 """How the QP solver marks a row that holds with equality."""
 QR_ROWS = 400
+"""Up to here rows are factored by QR, which is more exact; beyond, through their products, which are smaller."""
 INDEPENDENT = 1e-6
 """Least eigenvalue of the Gram matrix of normalized rows from which they count as independent."""
 HILDRETH_ROUNDS = 500
+"""Rounds over all rows where the exact program gave up: more would not tell nearly parallel rows apart either."""
 MOST_COLUMNS = 400
 """Rows over many pairs that path following takes: each costs a solve with the factor in every step."""
 SPARED = 0.9

@@ -1,7 +1,8 @@
 """The protocol between the solvers and the model.
 
 With ``M = gamma P - Xi`` (``Xi`` maps pairs to their state) the occupancies are
-``D = {d >= 0 : Xi'd - gamma P'd = (1 - gamma) rho}``.  No solver asks what kind of matrix it has.
+``D = {d >= 0 : Xi'd - gamma P'd = (1 - gamma) rho}``.  Engines ask for products and solves by these names alone; only
+path following also reads the entries of the model's rows, through ``pattern``.
 """
 
 from __future__ import annotations

@@ -30,8 +30,11 @@ class StartedSolve(Protocol):
 
 
 KRYLOV_TOLERANCE = 1e-13
+"""A hundred times what rounding leaves of a residual."""
 KRYLOV_ROUNDS = 20
+"""Restarts of GMRES, 200 products each; chains that need more are factored."""
 BICGSTAB_STEPS = 60
+"""Steps of BiCGSTAB, two products each, after which a column goes through GMRES."""
 APPROXIMATIONS, MOST_APPROXIMATIONS = 80, 2000
 """Successive approximations that are worth their time: where Krylov methods are the other way, before any factor."""
 DENSE_SPEED, ENTRY_SECONDS, STEP_SECONDS = 2.5e10, 1e-9, 2e-5

@@ -19,6 +19,7 @@ from cvxmdp.mdp import Array, Indices
 Whole = npt.NDArray[np.int32]
 
 NONE = np.zeros(0, np.int32)
+"""An array that is only to be counted, or that a dense matrix does not need."""
 
 DENSE_SHARE = 0.5
 """From this share of entries on a dense factor is faster than a sparse one, which fills up.  On machines that wear (216

@@ -20,6 +20,7 @@ from cvxmdp.dynamics import kernels
 from cvxmdp.mdp import Array, Indices
 
 MOST_SWEEPS, MOST_PUSHES = 300, 2000
+"""Sweeps for values and for visits after which factors or Krylov methods are faster."""
 POLICY_SWEEPS = 4
 """Sweeps with the policy held after each that improves it: they read a fraction of P."""
 ROUNDING = 1e-13

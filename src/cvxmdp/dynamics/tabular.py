@@ -33,6 +33,7 @@ FIRST_SWEEPS = 30
 """Of value iteration before a small model's first policy is evaluated: about the time of one factor, and on grids and
 lakes one or two policies are left to evaluate instead of 7 to 18."""
 NORMAL_STEPS = 2000
+"""Conjugate gradient steps of the regularized evaluation; the prox is inexact where they do not suffice."""
 ELIMINATED_STATES = 20_000
 """Up to here elimination may come first, beyond only where nothing else gets there."""
 FULL, WAYS = 0.2, 3
@@ -50,7 +51,9 @@ DENSE_STATES = 3000
 """Up to here a policy's matrix is factored where nothing else finds its rare visits, or beyond where the factor is
 sparse: in about a second or two."""
 VISITED_TOLERANCE = 1e-2
+"""A direction for a line search need not be more exact."""
 VISITED_STEPS = 300
+"""Conjugate gradient steps for one direction; the line search makes up for what is missing."""
 
 
 class Tabular(ABC):

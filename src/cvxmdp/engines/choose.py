@@ -13,8 +13,9 @@ from cvxmdp.constraints.ball import NormBall
 from cvxmdp.constraints.base import Custom
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.dynamics.normal import seconds_a_factor
+from cvxmdp.engines.base import Engine
 from cvxmdp.engines.conic import Conic, conic
-from cvxmdp.engines.dual import Dual, curved
+from cvxmdp.engines.dual import Dual
 from cvxmdp.engines.interior import Interior
 from cvxmdp.engines.mixing import Mixing
 from cvxmdp.engines.newton import Newton
@@ -23,7 +24,10 @@ from cvxmdp.engines.splitting import Splitting
 from cvxmdp.mdp import MDP
 from cvxmdp.objectives.base import CustomTerm
 
-Engine = Splitting | Mixing | Interior | Dual | Newton | Conic | Path
+ENGINES: dict[Any, Engine] = {
+    engine.name: engine for engine in (Path(), Mixing(), Splitting(), Interior(), Dual(), Newton(), Conic())
+}
+"""By name, with their default settings."""
 
 FEW_ROWS, MANY_ROWS, STATES_PER_ROW = 20, 100, 3
 """Mixing is the faster one up to 20 rows, and up to 100 in models that have so many states a row."""
@@ -90,17 +94,17 @@ def choose_engines(
                                                                     not local, up to 6000 states
     dual: Newton's method with one price beside the values          a cost under one Euclidean ball, entropy of
                                                                     pairs or KL ball in models that are not local
-    path following: some fifteen steps, a factor each               all else that has barriers, few rows in local
-                                                                    models up to 600 states, and any problem that it
-                                                                    is predicted to solve in 15 ms
+    path following: some fifteen steps, a factor each               all else that has barriers, rows that hold with
+                                                                    equality, few rows in local models up to 600
+                                                                    states, and what it is to solve in 15 ms
     Newton, or splitting: no more than projections are needed       own sets, and where factors are too large
     ==============================================================  =============================================
 
     Where an engine gives up, the next goes on: path following after mixing and the dual, then Newton up to 3000 states
     or splitting, and a conic program last, up to 3000 states and 50 000 pairs, for sets that have cones.
     """
-    linear = not terms and all(isinstance(c, Linear) for c in constraints)
-    one_curved = not terms and len(constraints) == 1 and curved(constraints[0]) is not None
+    linear = Mixing().needs(constraints, terms) is None
+    one_curved = Dual().needs(constraints, terms) is None
     own = any(isinstance(block, (Custom, CustomTerm)) for block in (*constraints, *terms))
     balls = not terms and all(isinstance(c, NormBall) and c.norm.p == 2 for c in constraints)
     large = mdp.num_states > NEWTON_STATES or (own and mdp.num_pairs > OWN_PAIRS)
@@ -115,7 +119,7 @@ def choose_engines(
         local = bool(path) and (seconds <= PATH_QUICK or _local(mdp))
         if linear and rows <= FEW_ROWS:
             equal = any(np.any(c.upper == c.lower) for c in constraints if isinstance(c, Linear))
-            if local and (equal or mdp.num_states <= PATH_FIRST):
+            if path and (equal or (local and mdp.num_states <= PATH_FIRST)):
                 return [*path, Mixing(), *last]
             return [Mixing(), *path, *last]
         if linear and rows <= min(MANY_ROWS, mdp.num_states // STATES_PER_ROW):
@@ -127,22 +131,13 @@ def choose_engines(
         if one_curved and not local:
             return [Dual(), *path, *general]
         return [*path, *general]
-    engines: list[Engine] = [Splitting(), Mixing(), Interior(), Dual(), Newton(), Path(), Conic()]
-    named: dict[Any, Engine] = {engine.name: engine for engine in engines}
-    if not isinstance(method, Engine) and method not in named:
+    if not isinstance(method, Engine) and method not in ENGINES:
         raise ValueError(
             f'method is {method!r}; it must be "auto", '
-            + ", ".join(f'"{name}"' for name in named)
-            + f", or an instance of {', '.join('cm.' + type(e).__name__ for e in named.values())}"
+            + ", ".join(f'"{name}"' for name in ENGINES)
+            + f", or an instance of {', '.join('cm.' + type(e).__name__ for e in ENGINES.values())}"
         )
-    engine = method if isinstance(method, Engine) else named[method]
-    if isinstance(engine, (Mixing, Interior)) and not linear:
-        raise ValueError(f'method "{engine.name}" needs linear constraints and a cost alone; use "auto" or "splitting"')
-    if isinstance(engine, Dual) and not one_curved:
-        raise ValueError(
-            'method "dual" needs a cost under one constraint: a ball in the 2-norm, an entropy of pairs or a KL ball; '
-            'use "auto"'
-        )
-    if isinstance(engine, Conic) and (terms or not conic(constraints)):
-        raise ValueError('method "conic" needs a cost alone under sets that have cones; use "auto" or "newton"')
-    return [engine, *general] if isinstance(engine, (Dual, Interior)) else [engine]
+    engine = method if isinstance(method, Engine) else ENGINES[method]
+    if (lacking := engine.needs(constraints, terms)) is not None:
+        raise ValueError(f'method "{engine.name}" needs {lacking}')
+    return [engine, *general] if engine.helped else [engine]

@@ -16,12 +16,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp import interrupts
-from cvxmdp.blocks import Constraint
+from cvxmdp.blocks import Constraint, Term
 from cvxmdp.constraints.ball import NormBall
 from cvxmdp.constraints.bounds import Bounds
 from cvxmdp.constraints.entropy import EntropicLimit
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.constraints.robust import EllipsoidBudget
+from cvxmdp.engines.base import Engine
 from cvxmdp.engines.judge import Judge
 from cvxmdp.engines.prover import largest
 from cvxmdp.mdp import Array
@@ -31,7 +32,9 @@ Dual = Callable[[Array], Array]
 """Turns the multipliers of all rows into the dual array of a constraint."""
 
 ACCURACY = 1e-11
+"""Asked of Clarabel: a thousandth of the tightest tolerance that is likely to be asked for."""
 MOST_STEPS = 200
+"""Iterations of Clarabel after which its answer is taken as it is."""
 SHARE = 1e-4
 """Of the cost, beside the distance, that finds the cheapest of the nearest."""
 LARGEST = 1e100
@@ -46,7 +49,7 @@ def conic(constraints: Sequence[Constraint]) -> bool:
 
 
 @dataclass(frozen=True)
-class Conic:
+class Conic(Engine):
     """Settings of the conic method.
 
     Parameters
@@ -62,11 +65,15 @@ class Conic:
     'OPTIMAL'
     """
 
-    evaluation: str = "auto"
-
     name = "conic"
     most_passes = 20
-    threads_from = 0
+
+    def needs(self, constraints: Sequence[Constraint], terms: Sequence[Term]) -> str | None:
+        return (
+            'a cost alone under sets that have cones; use "auto" or "newton"'
+            if terms or not conic(constraints)
+            else None
+        )
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status | None, str]:
         """Decide whether a policy obeys, then find the best or the nearest; no status where that stays open."""

@@ -12,14 +12,16 @@ Conjugate gradients solve Newton's system with one pass over P a step.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from cvxmdp.blocks import Constraint
+from cvxmdp.blocks import Constraint, Term
 from cvxmdp.constraints.ball import NormBall
 from cvxmdp.constraints.entropy import EntropicLimit
 from cvxmdp.dynamics.linear import conjugate_gradients
+from cvxmdp.engines.base import Engine
 from cvxmdp.engines.judge import Judge
 from cvxmdp.mdp import Array
 from cvxmdp.status import Status
@@ -27,8 +29,11 @@ from cvxmdp.status import Status
 MOST_STEPS, MOST_PASSES = 80, 200
 """Where the model mixes, 5 to 10 steps and some 40 passes over P do; elsewhere there is no end."""
 ARMIJO = 1e-4
+"""Share of the rise that the gradient promises which a step has to bring (Nocedal and Wright, section 3.1)."""
 SHORTEST = 1e-6
+"""A shorter step rises by less than rounding shows."""
 INNER_STEPS = 500
+"""Conjugate gradient steps for one direction; MOST_PASSES ends the method long before it takes many such."""
 SETTLING_STEPS, SETTLED = 15, 1e-10
 """Most steps over price and level, and how exactly d adds up to one and meets the limit after them."""
 LOOSEST = 0.1
@@ -141,7 +146,7 @@ def curved(constraint: Constraint) -> Ball | Entropic | None:
 
 
 @dataclass(frozen=True)
-class Dual:
+class Dual(Engine):
     """Settings of the dual Newton method.
 
     Parameters
@@ -157,11 +162,15 @@ class Dual:
     'OPTIMAL'
     """
 
-    evaluation: str = "auto"
-
     name = "dual"
     most_passes = 1000
     threads_from = np.inf
+    helped = True
+
+    def needs(self, constraints: Sequence[Constraint], terms: Sequence[Term]) -> str | None:
+        if terms or len(constraints) != 1 or curved(constraints[0]) is None:
+            return 'a cost under one constraint: a ball in the 2-norm, an entropy of pairs or a KL ball; use "auto"'
+        return None
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status | None, str]:
         """Climb until the judge is satisfied; no status where it goes on for ever, as when no policy obeys."""

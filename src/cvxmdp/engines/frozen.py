@@ -28,6 +28,7 @@ from cvxmdp.engines import kernels
 from cvxmdp.mdp import Array, Indices
 
 MOST_STEPS = 150
+"""Newton steps of the small program after which it counts as not solved."""
 PARALLEL_ENTRIES = 50_000
 """Advantages from which on threads share the work."""
 NEAREST_START = 1e-2

@@ -20,8 +20,10 @@ import numpy.typing as npt
 import scipy.linalg as la
 import scipy.sparse as sp
 
+from cvxmdp.blocks import Constraint, Term
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.dynamics.base import Dynamics
+from cvxmdp.engines.base import Engine
 from cvxmdp.engines.hessian import Solve, factor, take_off
 from cvxmdp.engines.judge import Judge, Refutation
 from cvxmdp.engines.nearest import CLOSEST, SHARES
@@ -32,6 +34,7 @@ from cvxmdp.status import Status
 Mask = npt.NDArray[np.bool_]
 
 MOST_STEPS = 100
+"""Where it gets there it takes ten to thirty."""
 BACK_OFF = 0.99
 """Share of the longest step that is taken."""
 SHORTEST = 1e-4
@@ -51,7 +54,7 @@ ASK = 3.0
 
 
 @dataclass(frozen=True)
-class Interior:
+class Interior(Engine):
     """Settings of the interior point method.
 
     Parameters
@@ -67,11 +70,14 @@ class Interior:
     'OPTIMAL'
     """
 
-    evaluation: str = "auto"
-
     name = "interior"
     most_passes = MOST_STEPS
-    threads_from = 0
+    helped = True
+
+    def needs(self, constraints: Sequence[Constraint], terms: Sequence[Term]) -> str | None:
+        if terms or not all(isinstance(c, Linear) for c in constraints):
+            return 'linear constraints and a cost alone; use "auto" or "splitting"'
+        return None
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status | None, str]:
         """Step until the judge is satisfied; no status where steps lead nowhere, as when no policy obeys."""

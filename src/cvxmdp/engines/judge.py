@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -104,7 +105,6 @@ class Judge:
     time_limit: float
     max_iterations: int
     callback: Callable[[Progress], object] | None
-    unconstrained: Unconstrained
     started: float = field(default_factory=time.perf_counter)
     seek: str = "policy"
     """What is sought where a policy obeys, and where none does: for a "policy" the best, and the cheapest of the
@@ -135,6 +135,11 @@ class Judge:
         self._signed = bool(np.min(self.c) < 0)
         self._unsettled = np.inf
         self.prover = Prover(self.mdp, self.dynamics)
+
+    @cached_property
+    def unconstrained(self) -> Unconstrained:
+        """The best policy without limits, as presolve finds it; before that, the one that looks best in one step."""
+        return policy_iteration(self.dynamics, self.c, rounds=0)
 
     def propose(self, d: Array) -> Candidate:
         """Evaluate the policy read off ``d`` and keep it when it is the best so far."""
@@ -253,6 +258,15 @@ class Judge:
         if new.violation <= self.tolerance and old.violation <= self.tolerance:
             return new.value < old.value
         return new.violation < old.violation
+
+    def prove_first(self) -> None:
+        """Take the value of the best policy without limits as a bound, or where there are terms price some tangents."""
+        duals = self.blocks.no_duals()
+        if self.blocks.terms:
+            self.prove(duals)
+            return
+        wanted = self.tolerance * (self.best.scale if self.best is not None else 0.0)
+        self.bound = self._bounded(duals, self.unconstrained, (self.c, 0.0, 0.0), self.c, wanted)
 
     def prove(self, duals: Sequence[Array], start: Array | None = None, accuracy: float = 0.0) -> Bound:
         """Price the duals into a lower bound on the optimum, from the value ``start``; keep it if it is the best.

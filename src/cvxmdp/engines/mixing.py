@@ -12,6 +12,7 @@ Under more than a few limits multipliers are smoothed towards the best bound's, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +20,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import entr
 
+from cvxmdp.blocks import Constraint, Term
+from cvxmdp.constraints.linear import Linear
+from cvxmdp.engines.base import Engine
 from cvxmdp.engines.frozen import solve_elastic, solve_frozen
 from cvxmdp.engines.judge import Judge
 from cvxmdp.engines.mixture import Mixture
@@ -36,6 +40,7 @@ MOST_ENTRIES = 50_000_000
 SPREAD = 0.1
 """Share of the states, counted by the entropy of the visits, from which on rounds with frozen visits are tried."""
 FEW_LIMITS, SMOOTHING = 3, 0.5
+"""Up to so many limits plain column generation is fast; beyond, this share of the best multipliers is kept."""
 PRICED = 1e-2
 """Share of the gap to which policies are priced in column generation."""
 FIRST_PENALTY, MOST_PENALTY = 10.0, 1e9
@@ -53,7 +58,7 @@ EXACT = 1e-2
 
 
 @dataclass(frozen=True)
-class Mixing:
+class Mixing(Engine):
     """Settings of the mixing method.
 
     Parameters
@@ -73,7 +78,6 @@ class Mixing:
     """
 
     smoothing: float | None = None
-    evaluation: str = "auto"
 
     name = "mixing"
     most_passes = 2000
@@ -83,6 +87,11 @@ class Mixing:
         """Check the settings."""
         if self.smoothing is not None and not 0 <= self.smoothing < 1:
             raise ValueError(f"smoothing is {self.smoothing}; it must be at least 0 and below 1")
+
+    def needs(self, constraints: Sequence[Constraint], terms: Sequence[Term]) -> str | None:
+        if terms or not all(isinstance(c, Linear) for c in constraints):
+            return 'linear constraints and a cost alone; use "auto" or "splitting"'
+        return None
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status, str]:
         """Mix until the judge is satisfied; return the status and a sentence."""

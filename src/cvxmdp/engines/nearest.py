@@ -28,6 +28,7 @@ CLOSE, CLOSEST = 1e-8, 1e-11
 SHARES = (1e-5, 1e-4)
 """Shares of the cost, relative to the distance, with which the cheapest of the nearest is sought."""
 LEAST_ACCURACY = 1e-14
+"""Policies are evaluated no more exactly than rounding allows."""
 
 
 class Approach:

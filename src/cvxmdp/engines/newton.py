@@ -16,6 +16,7 @@ import numpy as np
 import scipy.linalg as la
 
 from cvxmdp.constraints.linear import Linear
+from cvxmdp.engines.base import Engine
 from cvxmdp.engines.hessian import Hessian, System
 from cvxmdp.engines.judge import Judge
 from cvxmdp.engines.pieces import Copy, Near, Nonnegative, Piece, Rows, Touch
@@ -25,7 +26,9 @@ from cvxmdp.mdp import Array
 from cvxmdp.status import Status
 
 ARMIJO = 1e-4
+"""Share of the fall that the gradient promises which a step has to bring (Nocedal and Wright, section 3.1)."""
 SHORTEST = 1e-9
+"""A shorter step does not change the function beyond rounding."""
 ROUNDING = 1e-13
 """Relative to the cost: a smaller change is not seen."""
 LOOSE = 100.0
@@ -45,7 +48,7 @@ MOST_STEPS = 40
 
 
 @dataclass(frozen=True)
-class Newton:
+class Newton(Engine):
     """Settings of the Newton method.
 
     Parameters
@@ -64,11 +67,9 @@ class Newton:
     """
 
     shrink: float = 0.3
-    evaluation: str = "auto"
 
     name = "newton"
     most_passes = 3000
-    threads_from = 0
 
     def __post_init__(self) -> None:
         """Check the settings."""

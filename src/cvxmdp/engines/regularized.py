@@ -18,8 +18,11 @@ from cvxmdp.engines import elementwise
 from cvxmdp.mdp import Array
 
 ARMIJO = 1e-4
+"""Share of the rise that the gradient promises which a step has to bring (Nocedal and Wright, section 3.1)."""
 SHORTEST = 1e-7
+"""A shorter step rises by less than rounding shows."""
 SHIFTS = (1e-12, 1e3)
+"""Least and largest shift of the Hessian, relative to its diagonal: none to speak of, and a gradient step."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ import numpy as np
 from cvxmdp.constraints.combine import Blocks
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines import elementwise
+from cvxmdp.engines.base import Engine
 from cvxmdp.engines.judge import Judge
 from cvxmdp.engines.regularized import Regularized, newton, qrpi
 from cvxmdp.mdp import Array
@@ -25,8 +26,11 @@ from cvxmdp.status import Status
 Prox = Callable[[Array, float, float], Regularized]
 
 NEWTON_STEPS = 60
+"""Steps of the inner Newton method, which the last pass begins nearly at its end."""
 QRPI_ROUNDS = 200
+"""Rounds of regularized policy iteration in a pass that has to be exact; Newton takes over where they crawl."""
 ROUNDING = 1e-14
+"""Times the horizon: a prox is not asked for more than rounding allows."""
 LEAST_WAY = 1e-6
 """An occupancy that is nearer to the constraints than this share of its length is taken to be that far."""
 
@@ -92,7 +96,7 @@ def _mean(w: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Splitting:
+class Splitting(Engine):
     """Settings of the splitting method.
 
     Parameters
@@ -125,7 +129,6 @@ class Splitting:
     relaxation: float = 1.5
     inner_steps: int = 2
     adaptive: bool = True
-    evaluation: str = "auto"
     prox: str = "auto"
     stopping: tuple[float, float, float] | None = None
 
@@ -147,7 +150,6 @@ class Splitting:
 
     name = "splitting"
     most_passes = 5000
-    threads_from = 0
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status, str]:
         """Run from ``start`` (an occupancy and duals) until the judge is satisfied; return the status and why."""

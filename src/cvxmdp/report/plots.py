@@ -33,6 +33,7 @@ LARGEST_WITH_ARROWS = 60
 """Rows of the largest grid on which arrows can still be told apart."""
 
 DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
+"""What an action of a grid world does to column and row."""
 
 BLUE, ORANGE, INK, PALE = "#0072b2", "#d55e00", "#1a1a1a", "#d9d9d9"
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from cvxmdp.solution import Infeasibility, Solution
 
 WIDTH = 80
+"""Columns of a terminal."""
 MOST_NAMES = 6
+"""More would fill the screen; the others are counted."""
 NOTHING = 1e-270
 """An error that is not mentioned, whatever it is an error of."""
 SEEN = 1e-9

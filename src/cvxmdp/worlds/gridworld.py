@@ -53,6 +53,7 @@ S........................
 """The fixed map of size 25: 45 obstacles ``#``, start ``S`` and destination ``D``."""
 
 MAP_SIZE = 25
+"""Rows and columns of the paper's map."""
 DENSITY = MAP_25.count("#") / MAP_SIZE**2
 
 

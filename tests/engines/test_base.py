@@ -1,0 +1,50 @@
+"""An engine is one class: what it proposes is judged like any other's, whatever it believes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import cvxmdp as cm
+from cvxmdp.engines.base import Engine
+from cvxmdp.engines.choose import ENGINES
+
+
+@dataclass(frozen=True)
+class Guess(Engine):
+    """Propose the even policy and be sure that it is the best."""
+
+    name = "guess"
+    most_passes = 1
+
+    def needs(self, constraints, terms):
+        return "a cost alone" if terms else None
+
+    def run(self, judge, start):
+        judge.iterations += 1
+        judge.propose(np.ones(judge.c.size))
+        judge.record(0.0)
+        return judge.verdict(), "a guess"
+
+
+LIMIT = cm.Budget("collision", at_most=0.02)
+
+
+def test_a_new_engine_needs_one_class():
+    problem = cm.Problem(cm.worlds.gridworld(size=4), "time", [LIMIT])
+    solution = problem.solve(method=Guess())
+    assert solution.status is cm.Status.UNDECIDED
+    assert solution.stats.method == "a guess"
+    solution.certificate.check(problem)
+
+
+def test_a_new_engine_says_what_it_needs():
+    problem = cm.Problem(cm.worlds.gridworld(size=4), ["time", cm.NegativeEntropy()], [LIMIT])
+    with pytest.raises(ValueError, match='method "guess" needs a cost alone'):
+        problem.solve(method=Guess())
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_every_engine_is_public_under_the_name_of_its_class(name):
+    assert getattr(cm, type(ENGINES[name]).__name__) is type(ENGINES[name])
+    assert f'"{name}"' in cm.Problem.solve.__doc__
