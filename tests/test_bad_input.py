@@ -327,7 +327,7 @@ ARGUMENTS = {
         ["callback", "ndarray", "neither true nor false"],
     ),
     "warm start from a policy": (lambda: solve(warm_start=model().policy([0, 0])), ["warm_start", "Policy"]),
-    "unknown method": (lambda: solve(method="simplex"), ["method", "'simplex'", '"auto", "splitting", "mixing"']),
+    "unknown method": (lambda: solve(method="simplex"), ["method", "'simplex'", '"auto", "path", "mixing"']),
     "mixing a ball": (
         lambda: solve(cm.NormBall(np.full(4, 0.25), 0.1), method="mixing"),
         ["mixing", "linear constraints and a cost alone", '"auto" or "splitting"'],

@@ -27,7 +27,7 @@ class Guess(Engine):
         return judge.verdict(), "a guess"
 
 
-LIMIT = cm.Budget("collision", at_most=0.02)
+LIMIT = cm.Entropy(at_least=1.0)
 
 
 def test_a_new_engine_needs_one_class():
