@@ -12,6 +12,7 @@ import pytest
 import cvxmdp as cm
 from cvxmdp import interrupts
 from cvxmdp import problem as problem_module
+from cvxmdp.dynamics import elimination
 
 
 @pytest.mark.parametrize("name", ["mixing", "newton", "conic", "splitting"])
@@ -126,3 +127,32 @@ def test_ctrl_c_while_an_engine_is_chosen_returns_a_solution(monkeypatch):
     monkeypatch.setattr(problem_module, "choose_engines", pressed)
     problem = cm.Problem(cm.worlds.gridworld(size=10), "time", [cm.Budget("collision", at_most=1e-2)])
     assert problem.solve().status is cm.Status.INTERRUPTED
+
+
+@pytest.mark.parametrize("evaluation", ["auto", "direct"])
+@pytest.mark.parametrize("done", range(0, 16, 2))
+def test_time_that_runs_out_in_the_middle_of_a_factor_ends_no_solve_with_an_exception(done, evaluation, monkeypatch):
+    """After a few factors of policies that are done, each is left behind before it is, wherever a time limit holds."""
+    begun = []
+
+    def impatiently(work):
+        if interrupts._Time.deadline < np.inf:
+            begun.append(work)
+            if len(begun) > done:
+                raise interrupts.OutOfTimeError
+        return work()
+
+    monkeypatch.setattr(elimination, "LONG_WORK", 0.0)
+    monkeypatch.setattr(interrupts, "patiently", impatiently)
+    asked = cm.Problem(cm.worlds.gridworld(size=12), "time", [cm.Budget("collision", at_most=1e-3)])
+    solution = asked.solve(method=cm.Path(evaluation=evaluation), time_limit=60.0)
+    assert begun
+    assert solution.status is not cm.Status.INFEASIBLE
+    solution.certificate.check(asked)
+
+
+def test_work_that_takes_too_long_is_left_at_the_time_limit():
+    asleep = threading.Event()
+    with interrupts.until(time.perf_counter() + 0.01), pytest.raises(interrupts.OutOfTimeError):
+        interrupts.patiently(lambda: asleep.wait(30))
+    asleep.set()

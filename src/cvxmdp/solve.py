@@ -80,11 +80,11 @@ class Solve:
                     self.seconds["explanation"] = time.perf_counter() - started
             except KeyboardInterrupt:
                 sentence += "; interrupted"
-        try:
-            with interrupts.until(max(self.deadline, time.perf_counter() + STATING)):
+        # Ctrl-C is told once, and time runs out once: then what is left is cut short.
+        for deadline in (max(self.deadline, time.perf_counter() + STATING), time.perf_counter()):
+            with suppress(KeyboardInterrupt, interrupts.OutOfTimeError), interrupts.until(deadline):
                 return self._stated(judge, status, sentence, compromise, explanation)
-        except KeyboardInterrupt:  # told once; what is left is cut short
-            return self._stated(judge, status, sentence, compromise, explanation)
+        return self._stated(judge, status, sentence, compromise, explanation)
 
     def _stated(self, judge: Judge, status: Status, sentence: str, compromise: str, found: Explanation) -> Solution:
         """Measure the policy and state what is proven."""

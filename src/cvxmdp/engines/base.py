@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from cvxmdp.blocks import Constraint, Term
+from cvxmdp.constraints.linear import Linear
 from cvxmdp.engines.judge import Judge
 from cvxmdp.mdp import Array
 from cvxmdp.status import Status
@@ -31,10 +32,16 @@ class Engine(ABC):
     threads_from: ClassVar[float] = 0
     """States from which on BLAS may take more than one thread."""
     helped: ClassVar[bool] = False
-    """Whether others go on where it gives up although it was asked for by name: it finds no nearest policy itself."""
+    """Whether others go on where it gives up, although it was asked for by name."""
 
     def needs(self, constraints: Sequence[Constraint], terms: Sequence[Term]) -> str | None:
         """Say what it needs that a problem does not have, and what else to use; None where it takes the problem."""
+        return None
+
+    def _needs_rows(self, constraints: Sequence[Constraint], terms: Sequence[Term]) -> str | None:
+        """What :meth:`needs` says of engines for a cost under linear limits."""
+        if terms or not all(isinstance(c, Linear) for c in constraints):
+            return 'linear constraints and a cost alone; use "auto" or "splitting"'
         return None
 
     @abstractmethod

@@ -69,11 +69,9 @@ class Conic(Engine):
     most_passes = 20
 
     def needs(self, constraints: Sequence[Constraint], terms: Sequence[Term]) -> str | None:
-        return (
-            'a cost alone under sets that have cones; use "auto" or "newton"'
-            if terms or not conic(constraints)
-            else None
-        )
+        if terms or not conic(constraints):
+            return 'a cost alone under sets that have cones; use "auto" or "newton"'
+        return None
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status | None, str]:
         """Decide whether a policy obeys, then find the best or the nearest; no status where that stays open."""

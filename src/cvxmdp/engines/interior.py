@@ -75,9 +75,7 @@ class Interior(Engine):
     helped = True
 
     def needs(self, constraints: Sequence[Constraint], terms: Sequence[Term]) -> str | None:
-        if terms or not all(isinstance(c, Linear) for c in constraints):
-            return 'linear constraints and a cost alone; use "auto" or "splitting"'
-        return None
+        return self._needs_rows(constraints, terms)
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status | None, str]:
         """Step until the judge is satisfied; no status where steps lead nowhere, as when no policy obeys."""

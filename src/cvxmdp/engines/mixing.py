@@ -21,7 +21,6 @@ import numpy.typing as npt
 from scipy.special import entr
 
 from cvxmdp.blocks import Constraint, Term
-from cvxmdp.constraints.linear import Linear
 from cvxmdp.engines.base import Engine
 from cvxmdp.engines.frozen import solve_elastic, solve_frozen
 from cvxmdp.engines.judge import Judge
@@ -89,9 +88,7 @@ class Mixing(Engine):
             raise ValueError(f"smoothing is {self.smoothing}; it must be at least 0 and below 1")
 
     def needs(self, constraints: Sequence[Constraint], terms: Sequence[Term]) -> str | None:
-        if terms or not all(isinstance(c, Linear) for c in constraints):
-            return 'linear constraints and a cost alone; use "auto" or "splitting"'
-        return None
+        return self._needs_rows(constraints, terms)
 
     def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status, str]:
         """Mix until the judge is satisfied; return the status and a sentence."""

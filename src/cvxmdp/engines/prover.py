@@ -270,7 +270,11 @@ def _corrected(
     chain: Chain, solve: Callable[[Array], Array], rhs: Any, wanted: float, start: Array | None
 ) -> tuple[Any, Any]:
     """Solve ``A x = rhs >= 0`` until the residual is ``wanted`` of x in every entry; also return the residual."""
-    x = np.maximum(solve(np.asarray(rhs, dtype=np.float64)) if start is None else start, 0.0).astype(chain.inflow.dtype)
+    known = np.zeros(rhs.shape) if start is None else start
+    if start is None:
+        with suppress(interrupts.OutOfTimeError):  # nothing is known then, which counts against the policy
+            known = solve(np.asarray(rhs, dtype=np.float64))
+    x = np.maximum(known, 0.0).astype(chain.inflow.dtype)
     best, best_r, least = x, rhs - chain.applied(x), np.inf
     r = best_r
     for _ in range(MOST_CORRECTIONS):
@@ -282,7 +286,10 @@ def _corrected(
         size = float(np.max(np.abs(r)))
         if not 0 < size < np.inf:
             break
-        moved = x + size * solve(np.asarray(r / size, dtype=np.float64))
+        try:
+            moved = x + size * solve(np.asarray(r / size, dtype=np.float64))
+        except interrupts.OutOfTimeError:
+            break
         # A sweep without subtraction reaches the rarest states and keeps all of them positive.
         x = np.maximum(moved, 0)
         x = rhs + (x - chain.applied(x))
