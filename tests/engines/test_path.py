@@ -1,6 +1,7 @@
 """Path following: its normal equations by dense ones, its answers by CVXPY and HiGHS, and problems that once failed."""
 
 import os
+import re
 import signal
 from dataclasses import dataclass, field
 from functools import cache
@@ -820,3 +821,17 @@ def test_a_best_cost_of_nothing_does_not_make_all_visits_count():
     solution = problem.solve(method="path")
     assert solution.status is cm.Status.OPTIMAL
     solution.certificate.check(problem)
+
+
+@pytest.mark.parametrize("share", [0.7, 1 - 1e-5])
+def test_a_row_that_no_policy_obeys_is_refuted_in_few_steps(share):
+    """Multipliers that are priced exactly prove it long before they do with the values at hand."""
+    mdp = cm.worlds.tandem(12)
+    cost, limited, *_ = mdp.costs
+    least = cm.Problem(mdp, limited).solve().value
+    problem = cm.Problem(mdp, cost, [cm.Budget(limited, at_most=share * least)])
+    solution = problem.solve(explain=False)
+    assert solution.status is cm.Status.INFEASIBLE
+    steps = re.match(r"path following, (\d+) steps", solution.stats.method)
+    assert steps is not None
+    assert int(steps.group(1)) <= 25

@@ -134,7 +134,7 @@ def follow(judge: Judge, program: Program) -> Status | None:
         least_open = min(least_open, point.open)
         if since >= STALL and point.open > judge.tolerance and judge.blocks.constraints:
             since = 0
-            if program.refutes(point) and judge.refute(program.duals(point)) is not None:
+            if judge.refute(program.duals(point)) is not None:
                 # Where all is flat the next engine finds a tighter proof in no time.
                 return None if judge.wants_nearest or judge.blocks.flat else Status.INFEASIBLE
         if not point.step():
@@ -197,15 +197,6 @@ class Program:
         """Have the judge look at the policy and the duals of a point."""
         self.judge.propose(self.view.fill(point.d))
         self.judge.prove(self.duals(point), self.values(point))
-
-    def refutes(self, point: Point) -> bool:
-        """Whether the multipliers, with V as it is, prove that no policy obeys, but for rounding.
-
-        The least of ``u'd`` is at least ``q'V`` and the least ``u - A'V``, where u are the forces.
-        """
-        u, top, _ = self.judge.blocks.normals(self.duals(point)[: len(self.judge.blocks.constraints)])
-        left = self.view.take(u) / self.unit - self.pattern.back(point.V)
-        return self.unit * (float(self.q @ point.V) + float(np.min(left))) > top
 
     def duals(self, point: Point) -> list[Array]:
         """Return one dual array a member in the user's units; what is forbidden costs more than any detour."""
