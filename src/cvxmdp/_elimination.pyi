@@ -7,7 +7,6 @@ from cvxmdp.mdp import Array
 class Elimination:
     """The pattern of the factors of a model's policies."""
 
-    work: float
     def __init__(self, model: Any) -> None: ...
     def factors(self, pi: Array) -> Factors: ...
 

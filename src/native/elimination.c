@@ -23,7 +23,6 @@ typedef struct {
     int32_t *order, *position;
     /* For each column of L, which is the same as each row of U: its entries.  For each row of L: the same the other way. */
     int32_t *starts, *rows, *starts_of_row, *columns, *slots;
-    double work, most_work; /* multiplications, and how many there may be: else there is no pattern, only a count */
 } Elimination;
 
 typedef struct {
@@ -67,14 +66,12 @@ static int analyze(Elimination *e)
                 for (int32_t i = lower[p]; flag[i] != k; i = parent[i]) {
                     if (!pass) {
                         if (parent[i] < 0) parent[i] = (int32_t)k;
-                        e->work += 2.0 * filled[i] + 1; /* the squares of the columns' entries, in all */
                         filled[i]++;
                         of_row[k]++;
                     } else
                         e->columns[e->starts_of_row[k] + of_row[k]++] = i;
                     flag[i] = (int32_t)k;
                 }
-            if (e->work > e->most_work) goto end;
             if (pass) {
                 int32_t *mine = e->columns + e->starts_of_row[k];
                 qsort(mine, of_row[k], sizeof(int32_t), by_number);
@@ -115,11 +112,9 @@ static int elimination_init(Elimination *e, PyObject *args, PyObject *keywords)
     Size size;
     if (!PyArg_ParseTuple(args, "O", &model) || !read_matrix(&e->kept, model, &e->P)) return -1;
     e->order = keep_array(&e->kept, model, "order", 'i', &size);
-    PyObject *gamma = PyObject_GetAttrString(model, "gamma"), *most = PyObject_GetAttrString(model, "most_work");
+    PyObject *gamma = PyObject_GetAttrString(model, "gamma");
     e->gamma = gamma ? PyFloat_AsDouble(gamma) : 0.0;
-    e->most_work = most ? PyFloat_AsDouble(most) : 0.0;
     Py_XDECREF(gamma);
-    Py_XDECREF(most);
     return PyErr_Occurred() || !analyze(e) ? -1 : 0;
 }
 
@@ -242,12 +237,8 @@ static PyObject *factors_visits(Factors *f, PyObject *object) { return solve(f, 
 
 /* --------------------------------------------------------------------------------------------------------- module */
 
-static PyObject *elimination_work(Elimination *e, void *closure) { return PyFloat_FromDouble(e->work); }
-
 static PyMethodDef elimination_methods[] = {
     {"factors", (PyCFunction)elimination_factors, METH_O, "factors(pi) -> Factors of a policy."}, {NULL}};
-static PyGetSetDef elimination_members[] = {
-    {"work", (getter)elimination_work, NULL, "Multiplications of one elimination.", NULL}, {NULL}};
 static PyMethodDef factors_methods[] = {
     {"values", (PyCFunction)factors_values, METH_O, "values(c): solve (I - gamma P_pi) V = c in place."},
     {"visits", (PyCFunction)factors_visits, METH_O, "visits(b): solve (I - gamma P_pi)' x = b in place."},
@@ -263,7 +254,6 @@ static PyTypeObject EliminationType = {
     .tp_init = (initproc)elimination_init,
     .tp_dealloc = (destructor)elimination_dealloc,
     .tp_methods = elimination_methods,
-    .tp_getset = elimination_members,
 };
 static PyTypeObject FactorsType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cvxmdp._elimination.Factors",

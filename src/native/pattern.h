@@ -301,13 +301,16 @@ static int make_symmetric(Quotient *q, int32_t n, const int32_t *starts, const i
     return 0;
 }
 
-/* order(starts, columns, out): an order of elimination in which the vertex with about the fewest neighbours is next
-   (approximate minimum degree: Amestoy, Davis and Duff 1996, without their supervariables). */
+/* order(starts, columns, most, out) -> work
+   An order of elimination in which the vertex with about the fewest neighbours is next (approximate minimum degree:
+   Amestoy, Davis and Duff 1996, without their supervariables), and the squares of the neighbours' numbers, summed up.
+   Once these are more than most, the rest is left out. */
 static PyObject *pattern_order(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     Held held = {0};
     Ints starts, columns, out;
-    if (!take(&held, args, count, "i i I", &starts, &columns, &out)) return NULL;
+    double most_work, work = 0;
+    if (!take(&held, args, count, "i i f I", &starts, &columns, &most_work, &out)) return NULL;
     PyThreadState *others = PyEval_SaveThread(); /* a million states take seconds */
     int32_t n = (int32_t)(starts.size - 1), least = 0, stamp = 0;
     int32_t *room = calloc(10 * (size_t)n + 10, sizeof(int32_t)), *mark = room, *beyond = room + n, *seen = room + 2 * n;
@@ -321,7 +324,7 @@ static PyObject *pattern_order(PyObject *self, PyObject *const *args, Py_ssize_t
     for (int32_t d = 0; d <= n; d++) q.head[d] = -1;
     for (int32_t i = n - 1; i >= 0; i--) list_vertex(&q, i, q.vertices[i]);
     memset(mark, 0, n * sizeof(int32_t));
-    for (int32_t done = 0; done < n; done++) {
+    for (int32_t done = 0; done < n && work <= most_work; done++) {
         while (q.head[least] < 0) least++;
         int32_t p = q.head[least], *list = q.next_to + q.starts[p], most = q.vertices[p], size = 0;
         unlist_vertex(&q, p);
@@ -344,6 +347,7 @@ static PyObject *pattern_order(PyObject *self, PyObject *const *args, Py_ssize_t
             int32_t v = list[q.elements[p] + k];
             if (mark[v] != stamp) mark[clique[size++] = v] = stamp;
         }
+        work += (double)size * size;
         /* How many vertices other elements have beyond the new clique. */
         for (int32_t c = 0; c < size; c++) {
             int32_t i = clique[c], *mine = q.next_to + q.starts[i];
@@ -401,8 +405,7 @@ end:
     free(room), free(q.head), free(q.clique), free(q.next_to);
     PyEval_RestoreThread(others);
     give_back(&held);
-    if (failed) return PyErr_NoMemory();
-    Py_RETURN_NONE;
+    return failed ? PyErr_NoMemory() : PyFloat_FromDouble(work);
 }
 
 /* places(starts, reached, upper_starts, upper_rows, out)

@@ -211,7 +211,7 @@ def test_zero_costs_are_solved_by_any_policy_that_obeys():
 @pytest.mark.parametrize(
     ("states", "rows", "expected"),
     [
-        (10, 20, ["path", "mixing", "conic"]),
+        (10, 20, ["mixing", "path", "conic"]),
         (1200, 20, ["mixing", "path", "conic"]),
         (10, 21, ["path", "interior", "conic"]),
         (90, 30, ["mixing", "path", "interior", "conic"]),
@@ -224,3 +224,10 @@ def test_the_engine_follows_rows_and_states(states, rows, expected):
     mdp = as_mdp(random_model(0, states=states, actions=2, branching=2), sparse=True)
     limits = cm.Linear(np.random.default_rng(0).normal(size=(rows, mdp.num_pairs)), at_most=1.0).bind(mdp)
     assert [engine.name for engine in choose_engines("auto", [limits], [], mdp)] == expected
+
+
+def test_few_rows_are_mixed_where_states_soon_lead_to_the_same():
+    garnet, stock = cm.worlds.garnet(100, 10, 0.2, seed=1, discount=0.95), cm.worlds.inventory(200)
+    for mdp, first in ((garnet, "mixing"), (stock, "path")):
+        limits = cm.Linear(next(iter(mdp.costs.values())), at_most=1.0).bind(mdp)
+        assert choose_engines("auto", [limits], [], mdp)[0].name == first

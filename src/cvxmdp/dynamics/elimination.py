@@ -29,25 +29,21 @@ class _Model:
     values: Array
     order: Whole
     gamma: float
-    most_work: float
 
 
 class Elimination:
-    """The pattern of the factors of a model's policies.
+    """The pattern of the factors of a model's policies, and the multiplications that each takes."""
 
-    Where they take more than ``most_work`` multiplications it is not made, and the work is only known to be more.
-    """
+    def __init__(self, model: _Model, work: float) -> None:
+        self._compiled, self.work = _elimination.Elimination(model), work
 
-    def __init__(self, P: Any, first: Indices, gamma: float, most_work: float = np.inf) -> None:
+    @classmethod
+    def of(cls, P: Any, first: Indices, gamma: float, most_work: float = np.inf) -> Elimination | None:
+        """Make the pattern; None where factors take more than ``most_work`` multiplications."""
         P = sp.csr_array(P)
         starts, columns = P.indptr.astype(np.int32, copy=False), P.indices.astype(np.int32, copy=False)
-        order = minimum_degree(starts[first], columns)
-        self._compiled = _elimination.Elimination(_Model(first, starts, columns, P.data, order, gamma, most_work))
-
-    @property
-    def work(self) -> float:
-        """Multiplications of one elimination."""
-        return self._compiled.work
+        order, work = minimum_degree(starts[first], columns, most_work)
+        return cls(_Model(first, starts, columns, P.data, order, gamma), work) if work <= most_work else None
 
     def factors(self, pi: Array) -> Factors:
         """Eliminate the states of a policy."""

@@ -129,7 +129,7 @@ class Pattern:
         upper_rows, place = np.empty(entries, np.int32), np.empty(int(np.sum(sizes * (sizes + 1) // 2)), np.int32)
         _path.couple(reached_starts, reached, few, upper_starts, upper_rows)
         _path.places(reached_starts, reached, upper_starts, upper_rows, place)
-        return cls(*rows, minimum_degree(upper_starts, upper_rows), upper_starts, upper_rows, place)
+        return cls(*rows, minimum_degree(upper_starts, upper_rows)[0], upper_starts, upper_rows, place)
 
     def back(self, V: Array) -> Array:
         """Return ``A'V``."""
@@ -140,16 +140,15 @@ class Pattern:
         return np.add.reduceat(x, self.first[:-1])
 
 
-def minimum_degree(starts: Whole, columns: Whole) -> Whole:
-    """Return an order of elimination that keeps the fill small: by approximate minimum degree.
+def minimum_degree(starts: Whole, columns: Whole, most_work: float = np.inf) -> tuple[Whole, float]:
+    """Return an order of elimination that keeps the fill small, by approximate minimum degree, and its multiplications.
 
-    The graph is given by the neighbours of each state, where one direction of an edge is enough.
+    The graph is given by the neighbours of each state, where one direction of an edge is enough.  Where the work is
+    more than ``most_work``, neither is complete.
     """
     from cvxmdp import _path
 
     order = np.empty(starts.size - 1, np.int32)
     if order.size <= LONG_STATES:
-        _path.order(starts, columns, order)
-    else:
-        interrupts.patiently(lambda: _path.order(starts, columns, order))
-    return order
+        return order, _path.order(starts, columns, most_work, order)
+    return order, interrupts.patiently(lambda: _path.order(starts, columns, most_work, order))

@@ -157,7 +157,7 @@ class Tabular(ABC):
         factors = cache(lambda: self._factors(pi) if self._small or self.elimination is not None else (None, None))
         krylov = self.plan.policy == "iterative"
         most = APPROXIMATIONS
-        if not krylov and self._small and self.elimination is None:
+        if not krylov and self._small:
             most = worth(self.num_states, np.count_nonzero(pi) * self._entries / self.num_pairs)
         return (
             iterative(forward, self.gamma, accuracy, lambda: factors()[0], True, krylov, most),
@@ -167,15 +167,22 @@ class Tabular(ABC):
     @cached_property
     def elimination(self) -> Elimination | None:
         """The pattern of the factors of policies, where their fill is small."""
+        return self._quick_elimination or self._eliminated_within(np.inf)
+
+    @cached_property
+    def _quick_elimination(self) -> Elimination | None:
+        """The pattern, where factors take milliseconds: that they do not is known long before it is made."""
+        return self._eliminated_within(QUICK_WORK)
+
+    def _eliminated_within(self, most: float) -> Elimination | None:
         wide = not self.plan.thin and not self._small
         dense = self.num_states**3 / 3
         entries = self._entries * min(1.0, WAYS * self.num_states / self.num_pairs)
         full = entries > FULL * self.num_states**2 and dense > BY_BLAS * dense + CALLS_WORK
         if self.plan.policy == "iterative" or wide or full:
             return None
-        most = BY_BLAS * dense + CALLS_WORK if self._small else MOST_WORK
-        found = Elimination(self.P, self.first, self.gamma, most)
-        return found if found.work <= most else None
+        most = min(most, BY_BLAS * dense + CALLS_WORK if self._small else MOST_WORK)
+        return Elimination.of(self.P, self.first, self.gamma, most)
 
     @property
     def _small(self) -> bool:
@@ -191,7 +198,7 @@ class Tabular(ABC):
         """Whether elimination comes first."""
         if self.plan.policy != "approximate" or self.num_states > ELIMINATED_STATES:
             return False
-        return self.elimination is not None and self.elimination.work <= QUICK_WORK
+        return self._quick_elimination is not None
 
     def _factors(self, pi: Array) -> tuple[StartedSolve, StartedSolve]:
         """Factors of a policy, by elimination where its fill is small; those of the last policy are remembered."""

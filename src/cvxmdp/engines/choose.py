@@ -55,6 +55,10 @@ PATH_FIRST = 600
 """Up to here path following is faster than mixing on local models (1.8 times, median of 50 problems of
 benchmarks/real_problems.py, seed 9); above, where few policies do, mixing is."""
 
+QUICK_STEPS, QUICK_RATE = 6, 0.4
+"""A model mixes quickly where differences between states fall to this share in the sixth step of the even policy: 0.1
+to 0.3 in random models, 0.5 and more in those of cm.worlds.  Mixing then needs few policies, and comes first."""
+
 
 def _path_seconds(mdp: MDP, constraints: Sequence[Constraint]) -> float:
     """Predict how long path following takes."""
@@ -80,6 +84,16 @@ def _local(mdp: MDP) -> bool:
     return bool(np.sum(reached**2) <= S**2)
 
 
+def _mixes_quickly(mdp: MDP) -> bool:
+    """Whether few steps of the even policy lead from all states to about the same."""
+    actions = np.bincount(mdp.state)
+    x, before = np.arange(mdp.num_states, dtype=np.float64), np.inf
+    for _ in range(QUICK_STEPS):
+        before = np.ptp(x)
+        x = np.bincount(mdp.state, weights=mdp.transitions @ x) / actions
+    return bool(np.ptp(x) <= QUICK_RATE * before)
+
+
 def choose_engines(
     method: str | Engine, constraints: Sequence[Constraint], terms: Sequence[Term], mdp: MDP
 ) -> list[Engine]:
@@ -97,6 +111,7 @@ def choose_engines(
     path following: some fifteen steps, a factor each               all else that has barriers, rows that hold with
                                                                     equality, few rows in local models up to 600
                                                                     states, and what it is to solve in 15 ms
+                                                                    but few rows in models that mix quickly
     Newton, or splitting: no more than projections are needed       own sets, and where factors are too large
     ==============================================================  =============================================
 
@@ -116,10 +131,12 @@ def choose_engines(
         interior: list[Engine] = [Interior()] if mdp.num_states <= INTERIOR_STATES else []
         seconds = np.inf if own else _path_seconds(mdp, constraints)
         path: list[Engine] = [Path()] if seconds <= PATH_SECONDS else []
-        local = bool(path) and (seconds <= PATH_QUICK or _local(mdp))
+        quick = seconds <= PATH_QUICK
+        local = bool(path) and (quick or _local(mdp))
         if linear and rows <= FEW_ROWS:
             equal = any(np.any(c.upper == c.lower) for c in constraints if isinstance(c, Linear))
-            if path and (equal or (local and mdp.num_states <= PATH_FIRST)):
+            first_path = local and mdp.num_states <= PATH_FIRST and not (quick and _mixes_quickly(mdp))
+            if path and (equal or first_path):
                 return [*path, Mixing(), *last]
             return [Mixing(), *path, *last]
         if linear and rows <= min(MANY_ROWS, mdp.num_states // STATES_PER_ROW):
