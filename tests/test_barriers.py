@@ -273,13 +273,13 @@ def make_point(names, seed, late):
     cases = [build(name, model, view, rng) for name in names]
     n, S = view.d.size, view.num_states
     c = rng.uniform(size=n)
-    judge = SimpleNamespace(
+    task = SimpleNamespace(
         c=c,
         dynamics=SimpleNamespace(gamma=model["discount"]),
         unconstrained=SimpleNamespace(V=rng.normal(size=S)),
     )
     pattern = Pattern.of(model["P"], view.owner, S, model["discount"])
-    program = Program(judge, view, pattern, 1.0, inflow(model), 1.0, 1.0)
+    program = Program(task, view, pattern, 1.0, inflow(model), 1.0, 1.0)
     program.parts = [case.part for case in cases]
     point = Point(program)
     point.X *= rng.uniform(0.7, 1.4, point.X.size)

@@ -319,13 +319,13 @@ def test_an_engine_that_breaks_down_hands_over_to_the_next(monkeypatch):
     """Interior points overflowed on a cycle at discount 1 - 1e-9: no hard problem may raise."""
     from cvxmdp.engines.interior import Interior
 
-    def breaks(self, judge, start):
+    def breaks(self, task):
         raise OverflowError(34, "Numerical result out of range")
 
     mdp = cm.worlds.garnet(40, 3, 0.2, seed=0)
     problem = cm.Problem(mdp, "cost", [cm.StateBounds(upper=0.04)])
     expected = problem.solve()
-    monkeypatch.setattr(Interior, "run", breaks)
+    monkeypatch.setattr(Interior, "proposals", breaks)
     solution = solved(problem)
     assert solution.status is expected.status is Status.OPTIMAL
     assert solution.value == pytest.approx(expected.value, rel=1e-5)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,12 @@ class Response:
     """Plus or minus one for each column; None where all are plus one."""
     more: Array | None = None
     """Dense columns beside sparse ones."""
+
+    def scaled(self, scale: float) -> Response:
+        """Return a multiple of it."""
+        root = np.sqrt(scale)
+        factor, more = (None if part is None else part * root for part in (self.factor, self.more))
+        return Response(self.diagonal * scale, factor, self.signs, more)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +66,16 @@ class Block(ABC):
     """A convex function of the occupancy, bound to a model."""
 
     name: str
+    is_rows: ClassVar[bool] = False
+    """Whether it is ``lower <= rows d <= upper``, as :class:`cvxmdp.constraints.linear.Linear` has them."""
+    smooth: ClassVar[bool] = False
+    """Whether its gradient is Lipschitz, so that it needs no multiplier."""
+    own: ClassVar[bool] = False
+    """Whether it is a user's, known by no more than its prox."""
+
+    @abstractmethod
+    def value(self, point: Array) -> float:
+        """Return the function's value at a point where it is finite."""
 
     @abstractmethod
     def prox(self, point: Array, step: float) -> Array:
@@ -123,6 +139,16 @@ class Block(ABC):
 class Constraint(Block):
     """A closed convex set.  Its conjugate is its support: the largest ``u'x`` over the set."""
 
+    flat: bool = False
+    """Whether it is known to be a polyhedron."""
+    round: bool = False
+    """Whether it is a Euclidean ball, onto which a projection costs nothing."""
+    disjoint: bool = False
+    """Whether its limits are on sums of different pairs."""
+    has_equal: bool = False
+    """Whether some of its limits hold with equality."""
+    parts: int = 1
+    """How many limits it is made of that could be left out one by one."""
     priority: int = 1
     """Which limits are met first where not all can be: those of priority 1."""
     weight: float | None = None
@@ -131,6 +157,10 @@ class Constraint(Block):
     @abstractmethod
     def project(self, point: Array) -> Array:
         """Return the nearest member."""
+
+    def value(self, point: Array) -> float:
+        """Return zero, as everywhere in the set."""
+        return 0.0
 
     def prox(self, point: Array, step: float) -> Array:
         """Return the nearest member, whatever the step."""
@@ -183,17 +213,40 @@ class Constraint(Block):
     def said(self, amount: float = 0.0) -> str:
         """Say the limit in words, once it is relaxed by an amount."""
 
+    def multiple(self, point: Array) -> float:
+        """Return by how many times its size a point exceeds the limit, as ``relaxed(..., relative=True)`` counts."""
+        return self.violation(point) / float(self.units(True))
+
+    def label(self, part: int) -> str:
+        """Return the name of one of its limits."""
+        return self.name
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> Constraint:
+        """Return the constraint with some of its limits alone."""
+        return self
+
+    def weights(self, dual: Array) -> Array:
+        """Return how much each of its limits counts in a dual array, as the size of its vector."""
+        return np.array([np.max(np.abs(self.normal(dual)[0]), initial=0.0)])
+
+    def one_sided(self) -> tuple[float, Array, float] | None:
+        """Return sign, row and limit where it is ``sign row'd <= limit``, one row with one side; else None."""
+        return None
+
+    def moved(self, way: Array) -> Constraint:
+        """Return a flat set moved by a vector, with the same duals."""
+        raise NotImplementedError(f"{type(self).__name__} is not moved")
+
 
 class Term(Block):
     """A convex term of the objective."""
 
+    soft: Constraint | None = None
+    """The set whose half squared distance this is."""
+
     def tangent(self, point: Array) -> Array:
         """Return the dual array of a subgradient near a point."""
         return self.dual(point, self.prox(point, 1.0), 1.0)
-
-    @abstractmethod
-    def value(self, point: Array) -> float:
-        """Return the term's value."""
 
     @abstractmethod
     def change(self, point: Array, spread: Spread) -> float:

@@ -16,11 +16,10 @@ import numpy as np
 
 from cvxmdp.blocks import Constraint
 from cvxmdp.certificate import Limit, Proof
-from cvxmdp.constraints.bounds import Bounds
 from cvxmdp.constraints.combine import relative_ease
-from cvxmdp.constraints.linear import Linear
-from cvxmdp.engines.judge import Candidate, Judge, Refutation
-from cvxmdp.engines.prover import EPS
+from cvxmdp.engines.exact import EPS
+from cvxmdp.engines.judge import Judge
+from cvxmdp.engines.prover import Candidate, Refutation
 from cvxmdp.mdp import Array
 from cvxmdp.solution import Relaxation
 from cvxmdp.status import Status
@@ -40,8 +39,16 @@ MOST_LIMITS = 24
 """Conflicts of more limits are not reduced further: each would have to be left out once."""
 
 
+class StoppedError(Exception):
+    """The user has stopped the solve."""
+
+
 class Ask(Protocol):
-    """Solve the problem with other constraints, and another cost if given; see ``seek`` of the judge."""
+    """Solve the problem with other constraints, and another cost if given.
+
+    For a "verdict" any policy that obeys is enough, or a proof that none does; for a "distance" the nearest policy is
+    wanted, too; for an "optimum" the best of those that obey.
+    """
 
     def __call__(
         self, constraints: Sequence[Constraint], cost: Array | None = None, seek: str = "verdict"
@@ -113,11 +120,13 @@ def least_amount(ask: Ask, relax: Relax, ease: Ease, enough: Enough, refutation:
         if status is not Status.INFEASIBLE or judge.refutation is None:
             break
         refutation, margin, at = judge.refutation, judge.refutation.margin, amount
-        if judge.nearest_distance > NEARER * distance:
+        if judge.nearest is None:  # limits exclude each other: no point is allowed, and none is nearest
+            continue
+        if judge.nearest.distance > NEARER * distance:
             break
-        distance = judge.nearest_distance
-        if judge.nearest is not None and (high := enough(judge.nearest.d)) <= amount * (1 + judge.tolerance):
-            judge.best = judge.nearest
+        distance, candidate = judge.nearest.distance, judge.nearest.candidate
+        if (high := enough(candidate.d)) <= amount * (1 + judge.tolerance):
+            judge.best = candidate
             return Least(amount, high, refutation, judge, at)
     return Least(amount, np.nan, refutation, judge, at)
 
@@ -126,22 +135,21 @@ def alone(ask: Ask, constraints: Sequence[Constraint], k: int, refutation: Refut
     """Find the least amount by which constraint k alone has to be relaxed."""
     mine = constraints[k]
     if mine.ease(refutation.duals[k]) == 0:
-        return Alone(None, np.inf, short=_proof(refutation))
+        return Alone(None, np.inf, short=refutation)
     others = [*constraints[:k], *constraints[k + 1 :]]
-    if isinstance(mine, Linear) and mine.upper.size == 1 and (mine.upper[0] == np.inf or mine.lower[0] == -np.inf):
+    if (one := mine.one_sided()) is not None:
         # The least of one row under the other limits is a problem like any other.
-        sign, limit = (1.0, float(mine.upper[0])) if mine.upper[0] < np.inf else (-1.0, -float(mine.lower[0]))
-        row = mine.rows.toarray() if hasattr(mine.rows, "toarray") else mine.rows
-        status, judge = ask(others, sign * np.asarray(row).ravel(), seek="optimum")
+        sign, row, limit = one
+        status, judge = ask(others, sign * row, seek="optimum")
         if status is Status.OPTIMAL and judge.best is not None and judge.bound is not None:
-            short = _inserted(judge.bound.duals, k, np.array([sign]), judge.bound.V)
+            short = _inserted(judge.bound.duals, k, np.array([sign]), judge.bound.potential)
             least = judge.bound.value - limit
             least -= 4 * EPS * (abs(judge.bound.value) + abs(limit))
             # A policy may cost less than the bound by exceeding other limits as far as the tolerance allows.
             return Alone(max(judge.best.value - limit, least, 0.0), max(least, 0.0), judge.best, short)
         if status is Status.INFEASIBLE and judge.refutation is not None:
             proof = judge.refutation
-            return Alone(None, np.inf, short=_inserted(proof.duals, k, mine.idle(), proof.V))
+            return Alone(None, np.inf, short=_inserted(proof.duals, k, mine.idle(), proof.potential))
         return Alone(np.nan)
 
     def enough(d: Array) -> float:
@@ -156,7 +164,7 @@ def alone(ask: Ask, constraints: Sequence[Constraint], k: int, refutation: Refut
     )
     duals = list(found.refutation.duals)
     duals[k] = mine.restated(duals[k], mine.relaxed(found.at))
-    short = Proof(duals, found.refutation.V)
+    short = Proof(duals, found.refutation.potential)
     if np.isinf(found.high):
         return Alone(None, np.inf, short=short)
     least = found.low * (1 - CLOSENESS)
@@ -168,10 +176,6 @@ def alone(ask: Ask, constraints: Sequence[Constraint], k: int, refutation: Refut
         high = max(enough(best.d), least)
         return Alone(high, least, best, short) if high <= (1 + CLOSE) * found.low else Alone(np.nan)
     return Alone(max(found.high, least), least, best, short)
-
-
-def _proof(refutation: Refutation) -> Proof:
-    return Proof(refutation.duals, refutation.V)
 
 
 def _inserted(duals: Sequence[Array], k: int, dual: Array, V: Array) -> Proof:
@@ -194,7 +198,7 @@ def least_relative(
         ask,
         relax,
         lambda duals: relative_ease(constraints, duals),
-        lambda d: max(multiple(c, d) for c in constraints),
+        lambda d: max(c.multiple(d) for c in constraints),
         refutation,
     )
     if found.judge is None or not np.isfinite(found.high):
@@ -224,8 +228,8 @@ def by_priority(
             return sum(c.ease(dual, relative=True) for c, dual in pairs if c.priority == level)
 
         def enough(d: Array, mine: Sequence[Constraint] = mine, level: int = level) -> float:
-            done = all(multiple(c, d) <= amounts[c.priority] + tolerance for c in mine if c.priority < level)
-            return max(multiple(c, d) for c in mine if c.priority == level) if done else np.inf
+            done = all(c.multiple(d) <= amounts[c.priority] + tolerance for c in mine if c.priority < level)
+            return max(c.multiple(d) for c in mine if c.priority == level) if done else np.inf
 
         status, judge = ask(relax(0.0))
         amounts[level] = 0.0
@@ -238,7 +242,7 @@ def by_priority(
             pairs = zip(mine, found.refutation.duals, relax(found.at), strict=True)
             of_mine = iter([c.restated(dual, wider) for c, dual, wider in pairs])
             duals = [next(of_mine) if c.priority <= level else c.idle() for c in constraints]
-            proofs[f"priority:{level}"] = Proof(duals, found.refutation.V)
+            proofs[f"priority:{level}"] = Proof(duals, found.refutation.potential)
         elif status is not Status.OPTIMAL:
             return None, amounts, proofs
     best = cheapest(ask, [c.relaxed(amounts[c.priority], relative=True) for c in constraints]) or judge
@@ -259,8 +263,8 @@ def conflict(
     Constraints that are ``needed`` are part of every conflict: the witness named there obeys all others.
     """
     current = _support(constraints, refutation.duals)
-    proof = _proof(refutation)
-    every = sum(c.upper.size if isinstance(c, Linear) else 1 for c in constraints)
+    proof: Proof = refutation
+    every = sum(c.parts for c in constraints)
     if len(current) < every:
         status, judge = ask(_only(constraints, current))
         if status is not Status.INFEASIBLE or judge.refutation is None:
@@ -274,7 +278,7 @@ def conflict(
     met: dict[str, Candidate] = {}
     for limit in list(current):
         mine = constraints[limit[0]]
-        if limit[0] in needed and not (isinstance(mine, Linear) and mine.upper.size > 1):
+        if limit[0] in needed and mine.parts == 1:
             witnesses[limit] = needed[limit[0]]
             continue
         rest = [other for other in into.conflict if other != limit]
@@ -323,15 +327,14 @@ def _whole(constraints: Sequence[Constraint], limits: Sequence[Limit], found: Re
             else:
                 dual[sorted(row for row in rows if row is not None)] = mine
         duals.append(dual)
-    return Proof(duals, found.V)
+    return Proof(duals, found.potential)
 
 
 def named(constraints: Sequence[Constraint], limits: Sequence[Limit]) -> list[str]:
     """Return limits by name."""
     out = []
     for k, row in limits:
-        mine = constraints[k]
-        out.append(mine.label(row) if isinstance(mine, Linear) and row is not None else mine.name)
+        out.append(constraints[k].name if row is None else constraints[k].label(row))
     return out
 
 
@@ -339,10 +342,8 @@ def _support(constraints: Sequence[Constraint], duals: Sequence[Array]) -> list[
     """The limits that a proof uses, the least used first."""
     weights: dict[Limit, float] = {}
     for k, (constraint, dual) in enumerate(zip(constraints, duals, strict=True)):
-        if isinstance(constraint, Linear):
-            weights |= {(k, int(row)): float(w) for row, w in enumerate(np.abs(dual) * constraint.norms)}
-        else:
-            weights[k, None] = float(np.max(np.abs(constraint.normal(dual)[0]), initial=0.0))
+        for part, weight in enumerate(constraint.weights(dual)):
+            weights[k, part if constraint.is_rows else None] = float(weight)
     most = max(weights.values())
     used = [limit for limit, weight in weights.items() if weight > IN_SUPPORT * most]
     return sorted(used, key=lambda limit: weights[limit])
@@ -353,22 +354,11 @@ def _only(constraints: Sequence[Constraint], limits: Sequence[Limit]) -> list[Co
     out: list[Constraint] = []
     for k, constraint in enumerate(constraints):
         rows = [row for j, row in limits if j == k]
-        if isinstance(constraint, Linear) and 0 < len(rows) < constraint.upper.size:
-            out.append(constraint.only(np.array([row in rows for row in range(constraint.upper.size)])))
+        if 0 < len(rows) < constraint.parts:
+            out.append(constraint.only(np.array([row in rows for row in range(constraint.parts)])))
         elif rows:
             out.append(constraint)
     return out
-
-
-def multiple(constraint: Constraint, d: Array) -> float:
-    """By how many times its size an occupancy exceeds a constraint, as ``relaxed(..., relative=True)`` counts."""
-    if isinstance(constraint, (Linear, Bounds)):
-        values = constraint.rows @ d if isinstance(constraint, Linear) else d
-        up, down = constraint.units(True)
-        return max(
-            float(np.max((values - constraint.upper) / up)), float(np.max((constraint.lower - values) / down)), 0.0
-        )
-    return constraint.violation(d) / float(constraint.units(True))
 
 
 def explain(

@@ -19,6 +19,7 @@ from cvxmdp.mdp import MDP, Array
 from cvxmdp.memory import keep_freed
 from cvxmdp.names import printable
 from cvxmdp.objectives.base import read_objective
+from cvxmdp.objectives.nearness import SquaredDistance
 from cvxmdp.solution import COMPROMISES, Asked, Solution
 from cvxmdp.solve import Solve
 from cvxmdp.status import Progress
@@ -153,6 +154,12 @@ class Problem:
         other.constraints = list(constraints)
         if cost is not None:
             other.cost, other.terms = cost, []
+        return other
+
+    def softened(self, limits: Sequence[Constraint]) -> Problem:
+        """Return the problem of coming as near to limits as possible, whatever the cost."""
+        other = self.with_limits([], np.zeros_like(self.cost))
+        other.terms = [SquaredDistance(limit) for limit in limits]
         return other
 
 

@@ -6,25 +6,28 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cvxmdp import interrupts
 from cvxmdp.blocks import Constraint
-from cvxmdp.certificate import Evidence, Proof, Witness
+from cvxmdp.certificate import Evidence, Proof
 from cvxmdp.constraints.combine import Blocks, relative_ease
-from cvxmdp.constraints.linear import Linear
-from cvxmdp.dynamics.base import Dynamics
-from cvxmdp.engines.base import Engine
+from cvxmdp.engines.base import Engine, Start
 from cvxmdp.engines.choose import choose_engines
-from cvxmdp.engines.conic import Conic
-from cvxmdp.engines.judge import Candidate, Judge, Refutation
-from cvxmdp.engines.newton import Newton
+from cvxmdp.engines.clean import cleaned
+from cvxmdp.engines.clock import Clock
+from cvxmdp.engines.drive import Drive
+from cvxmdp.engines.exact import EPS, TINY
+from cvxmdp.engines.judge import Judge
+from cvxmdp.engines.mixture import Columns
 from cvxmdp.engines.presolve import indicator, policy_iteration
-from cvxmdp.engines.prover import EPS, TINY
-from cvxmdp.infeasible import CLOSENESS, Explanation, by_priority, explain, least_relative, named
+from cvxmdp.engines.prover import Candidate, Prover, Refutation
+from cvxmdp.infeasible import CLOSENESS, Explanation, StoppedError, by_priority, explain, least_relative, named
 from cvxmdp.mdp import Array
+from cvxmdp.nearest import come_near, least_cost, make_cheapest
 from cvxmdp.solution import UNFINISHED, Infeasibility, Relaxation, Solution, Stats
 from cvxmdp.status import Progress, Status
 from cvxmdp.threads import one_blas_thread
@@ -32,12 +35,8 @@ from cvxmdp.threads import one_blas_thread
 if TYPE_CHECKING:
     from cvxmdp.problem import Problem
 
-PATIENCE = 200
-"""Passes of an engine after which the next one tries."""
 STATING = 0.5
 """Seconds after which proving what the last policy does is cut short, where the time is over."""
-SECOND, SECOND_PAIRS = 1000, 5000
-"""Passes of the second round, and the pairs up to which they take seconds."""
 
 
 class Solve:
@@ -58,42 +57,47 @@ class Solve:
         self.deadline = self.started + (time_limit or np.inf)
         self.seconds: dict[str, float] = {}
         self.sweeps = 0
+        self.stopped = False
+        """Whether Ctrl-C was pressed or the callback asked to stop."""
         self.last: Progress | None = None
+        self.columns = Columns()
+        self.instead: Candidate | None = None
+        """The compromise, where it is not the nearest policy."""
         self.amounts: dict[int, float] = {}
         self.proofs: dict[str, Proof] = {}
         """What limits had to be relaxed by, for each priority, and why."""
 
     def __call__(self, engines: Sequence[Engine], max_iterations: int | None, warm_start: Solution | None) -> Solution:
         """Solve, make the best of it where no policy obeys, and state what is proven."""
-        seek = "policy" if self.when_infeasible == "nearest" else "optimum"
-        judge, status, sentence = self.run(self.problem, engines, seek, max_iterations, warm_start)
-        explanation = Explanation()
-        compromise = "nearest" if self.when_infeasible == "nearest" else UNFINISHED
-        if status is Status.INFEASIBLE and judge.refutation is not None and not judge.stopped:
-            started, self.last = time.perf_counter(), judge.history[-1]
-            try:
+        judge, status, said = self.run(self.problem, engines, max_iterations=max_iterations, warm_start=warm_start)
+        explanation, compromise = Explanation(), UNFINISHED
+        if status is Status.INFEASIBLE and not self.stopped:
+            self.last = judge.clock.history[-1]
+            with suppress(StoppedError, KeyboardInterrupt):
+                started = time.perf_counter()
                 compromise = self._compromise(judge)
                 self.seconds["compromise"] = time.perf_counter() - started
-                if self.explained and judge.limit() is None:
+                if self.explained and not self.stopped and judge.clock.limit() in (None, Status.ITERATION_LIMIT):
                     started = time.perf_counter()
+                    assert judge.refutation is not None
                     explanation = explain(self.ask, self.problem.constraints, judge.refutation, self.tolerance)
                     self.seconds["explanation"] = time.perf_counter() - started
-            except KeyboardInterrupt:
-                sentence += "; interrupted"
+        if self.stopped:
+            said += "; interrupted"
         # Ctrl-C is told once, and time runs out once: then what is left is cut short.
         for deadline in (max(self.deadline, time.perf_counter() + STATING), time.perf_counter()):
             with suppress(KeyboardInterrupt, interrupts.OutOfTimeError), interrupts.until(deadline):
-                return self._stated(judge, status, sentence, compromise, explanation)
-        return self._stated(judge, status, sentence, compromise, explanation)
+                return self._stated(judge, status, said, compromise, explanation)
+        return self._stated(judge, status, said, compromise, explanation)
 
-    def _stated(self, judge: Judge, status: Status, sentence: str, compromise: str, found: Explanation) -> Solution:
+    def _stated(self, judge: Judge, status: Status, said: str, compromise: str, found: Explanation) -> Solution:
         """Measure the policy and state what is proven."""
-        chosen = judge.measured(self._chosen(judge, status))
-        if status is Status.OPTIMAL and (cleaned := judge.cleaned(chosen)) is not chosen:
-            chosen = judge.best = cleaned
+        chosen = judge.prover.measured(self._chosen(judge, status))
+        if status is Status.OPTIMAL and (clean := cleaned(judge, chosen)) is not chosen:
+            chosen = judge.best = clean
             judge.record(np.nan)
         self.seconds["total"] = time.perf_counter() - self.started
-        stats = Stats(sentence, judge.iterations, self.sweeps, self.seconds, tuple(judge.history))
+        stats = Stats(said, judge.clock.iterations, self.sweeps, self.seconds, tuple(judge.clock.history))
         if status is Status.INFEASIBLE and judge.refutation is not None:
             return self._infeasible(judge, chosen, compromise, found, stats)
         judge.best = chosen
@@ -103,49 +107,86 @@ class Solve:
         self,
         problem: Problem,
         engines: Sequence[Engine],
-        seek: str,
+        any_will_do: bool = False,
         max_iterations: int | None = None,
         warm_start: Solution | None = None,
     ) -> tuple[Judge, Status, str]:
-        """Run presolve and engines on a problem; return what is known in the end."""
-        started = time.perf_counter()
-        most = max_iterations or sum(engine.most_passes for engine in engines)
-        judge, presolved = None, started
-        try:
-            dynamics = problem.mdp.dynamics(engines[0].evaluation)
-            passes = dynamics.passes
-            judge = self._judge(problem, dynamics, most, seek, started)
-            with one_blas_thread(dynamics.compiled):
-                status, sentence = _presolve(judge)
-            presolved = time.perf_counter()
-            if status is None:
-                booked = self.seconds if problem is self.problem else {}
-                with interrupts.until(self.deadline):
-                    status, sentence = _engage(judge, engines, problem, warm_start, booked)
-        except KeyboardInterrupt:
-            if problem is not self.problem:
-                raise
-            if judge is None:
-                dynamics = problem.mdp.dynamics(engines[0].evaluation)
-                passes = dynamics.passes
-                judge = self._judge(problem, dynamics, most, seek, started)
-            status, sentence = (Status.INFEASIBLE if judge.refutation else Status.INTERRUPTED), "interrupted"
-            _wind_up(judge)
-        if status is Status.ITERATION_LIMIT and max_iterations is None:
+        """Solve a problem as far as engines can; where they cannot say whether a policy obeys, the distance decides."""
+        start = None if warm_start is None else (warm_start.occupancy, _duals(warm_start))
+        judge = self._begin(problem, engines, self.tolerance, 0.0, any_will_do, max_iterations)
+        status, said = self._attempt(problem, judge, engines, start)
+        if status is None or (status is Status.ITERATION_LIMIT and max_iterations is None):
             status = Status.UNDECIDED  # nobody set a limit: the engines gave up
-        if problem is self.problem:
-            self.seconds["presolve"] = presolved - started
-            if judge.refuted is not None:
-                self.seconds["verdict"] = judge.refuted
-        self.sweeps += dynamics.passes - passes
-        return judge, status, sentence
+        if problem is self.problem and judge.refuted is not None:
+            self.seconds["verdict"] = judge.refuted
+        return judge, status, said
 
-    def _judge(self, problem: Problem, dynamics: Dynamics, most: int, seek: str, started: float) -> Judge:
+    def _inner(
+        self,
+        problem: Problem,
+        engines: Sequence[Engine],
+        tolerance: float,
+        acceptable: float,
+        start: tuple[Array, list[Array]] | None,
+    ) -> tuple[Status | None, Judge]:
+        """Solve a problem that is part of another, see :mod:`cvxmdp.nearest`."""
+        judge = self._begin(problem, engines, tolerance, acceptable, False, None)
+        return self._attempt(problem, judge, engines, start)[0], judge
+
+    def _come_near(self, problem: Problem, judge: Judge) -> Status | None:
+        """Find the nearest policy, and by that whether one obeys."""
+        try:
+            with interrupts.until(self.deadline):
+                come_near(self._inner, problem, judge)
+        except interrupts.OutOfTimeError:
+            pass
+        except KeyboardInterrupt:
+            self.stopped = True
+        return Status.INFEASIBLE if judge.refutation is not None else judge.verdict()
+
+    def _begin(
+        self,
+        problem: Problem,
+        engines: Sequence[Engine],
+        tolerance: float,
+        acceptable: float,
+        any_will_do: bool,
+        max_iterations: int | None,
+    ) -> Judge:
+        """Make the judge of a problem.  It knows the policy that looks best in one step."""
+        callback = self.callback if problem is self.problem else self._still
+        most = max_iterations or sum(engine.most_passes for engine in engines)
+        clock = Clock(time.perf_counter(), self.deadline, most, callback)
+        dynamics = problem.mdp.dynamics(engines[0].evaluation)
         blocks = Blocks(problem.constraints, problem.terms, problem.mdp.num_pairs)
-        return Judge(
-            problem.mdp, dynamics, problem.cost, blocks, self.tolerance, self.deadline - started, most,
-            self.callback if problem is self.problem else self._still, started, seek,
-        )  # fmt: skip
+        prover = Prover(problem.mdp, dynamics, problem.cost, blocks, tolerance, clock)
+        return Judge(prover, any_will_do, acceptable)
+
+    def _attempt(
+        self, problem: Problem, judge: Judge, engines: Sequence[Engine], start: tuple[Array, list[Array]] | None
+    ) -> tuple[Status | None, str]:
+        """Run presolve and engines; None where all gave up."""
+        if self.stopped:
+            raise StoppedError
+        dynamics, clock, main = judge.prover.dynamics, judge.clock, problem is self.problem
+        passes, presolved = dynamics.passes, clock.started
+        seconds = self.seconds if main else {}
+        drive = Drive(judge, self.columns, partial(self._come_near, problem, judge), seconds)
+        try:
+            with one_blas_thread(dynamics.compiled):
+                status, said = _presolve(judge)
+            presolved = time.perf_counter()
+            if status is None and judge.blocks.members:
+                with interrupts.until(self.deadline):
+                    status, said = _engage(drive, engines, problem, start)
+        except KeyboardInterrupt:
+            status, said = (Status.INFEASIBLE if judge.refutation else Status.INTERRUPTED), ", then ".join(drive.said)
+            _wind_up(judge)
+        self.stopped |= clock.stopped or interrupts.requested()
+        if main:
+            self.seconds["presolve"] = presolved - clock.started
+        self.sweeps += dynamics.passes - passes
+        return status, said
 
     def _still(self, _: Progress) -> object:
         """Tell the callback how long it has been going on: where the problem itself stands does not change."""
@@ -156,13 +197,16 @@ class Solve:
     def ask(
         self, constraints: Sequence[Constraint], cost: Array | None = None, seek: str = "verdict"
     ) -> tuple[Status, Judge]:
-        """Solve the problem with other constraints, as far as is sought."""
-        if cost is None and seek in ("verdict", "distance"):
+        """Solve the problem with other constraints, as far as is sought, see :class:`cvxmdp.infeasible.Ask`."""
+        if cost is None and seek != "optimum":
             cost = self.problem.cost  # without the convex terms, which do not matter to that
         other = self.problem.with_limits(constraints, cost)
-        judge, status, _ = self.run(other, choose_engines("auto", other.constraints, other.terms, other.mdp), seek)
-        if judge.stopped or status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
+        engines = choose_engines("auto", other.constraints, other.terms, other.mdp)
+        judge, status, _ = self.run(other, engines, any_will_do=seek != "optimum")
+        if seek == "distance" and judge.apart and judge.nearest is None:
+            self._come_near(other, judge)
+        if self.stopped:
+            raise StoppedError
         return status, judge
 
     def _compromise(self, judge: Judge) -> str:
@@ -173,22 +217,29 @@ class Solve:
             best, self.amounts, self.proofs = by_priority(self.ask, constraints, self.tolerance)
             if best is None or best.best is None:
                 return UNFINISHED
-            judge.nearest = judge.candidate(best.best.d)
+            self.instead = judge.prover.candidate(best.best.d, anywhere=True)
             return "priority"
-        if self.when_infeasible == "nearest" and not judge.contradictory:
+        if self.when_infeasible == "nearest" and judge.apart:
+            if judge.nearest is None:
+                self._come_near(self.problem, judge)
+            if judge.blocks.flat and judge.near:
+                with suppress(interrupts.OutOfTimeError), interrupts.until(self.deadline):
+                    make_cheapest(self._inner, self.problem, judge)
             return "nearest"
         # Where no point is allowed, none is nearest.
         proof, found = least_relative(self.ask, constraints, judge.refutation, self.tolerance)
-        before, judge.refutation = judge.refutation, None
-        after = judge.refute(proof.duals) or before
-        judge.refutation = max(before, after, key=lambda known: _least(constraints, known))
+        after = judge.prover.refutation(proof.duals) or judge.refutation
+        judge.refutation = max(judge.refutation, after, key=lambda known: _least(constraints, known))
         if found is None or found.best is None:
             return UNFINISHED
-        judge.nearest = judge.candidate(found.best.d)
+        self.instead = judge.prover.candidate(found.best.d, anywhere=True)
         return "relative"
 
     def _chosen(self, judge: Judge, status: Status) -> Candidate:
-        chosen = judge.nearest if status is Status.INFEASIBLE and judge.nearest is not None else judge.best
+        """Return the policy to state: the compromise where none obeys, else the best."""
+        chosen = judge.best
+        if status is Status.INFEASIBLE:
+            chosen = self.instead or (judge.nearest.candidate if judge.nearest is not None else judge.best)
         assert chosen is not None
         return chosen
 
@@ -202,7 +253,7 @@ class Solve:
         problem, proof = self.problem, judge.refutation
         assert proof is not None
         constraints, violations = problem.constraints, self._violations(chosen)
-        proofs = {"margin": Proof(proof.duals, proof.V), **found.proofs}
+        proofs: dict[str, Proof] = {"margin": proof, **found.proofs}
         length = float(np.linalg.norm(judge.blocks.stacked(proof.duals)))
         # Where limits contradict each other, their normals cancel, and what rounding leaves of them counts.
         length += EPS * ((chosen.d.size + 10) * length + judge.blocks.normals(proof.duals)[2])
@@ -212,10 +263,10 @@ class Solve:
             displacements = chosen.d - judge.blocks.project(chosen.d)
             high = float(np.linalg.norm(displacements)) * (1 + displacements.size * EPS)
             distance, v = (min(low, high), high), np.sum(displacements, axis=0)
-            judge.displacement = displacements
-            if judge.moved is not None:
-                cheapest = min(judge.least_nearest(), chosen.value)
-                proofs["cheapest"] = Proof(judge.moved.duals, judge.moved.V)
+            if judge.nearest is not None and judge.nearest.cheapest is not None:
+                nearest = replace(judge.nearest, candidate=chosen, displacement=displacements)
+                cheapest = min(least_cost(judge, nearest), chosen.value)
+                proofs["cheapest"] = judge.nearest.cheapest
         if compromise == "priority":
             proofs |= self.proofs
         unknown = Relaxation(0.0, np.nan, 0.0, None, False)
@@ -227,7 +278,7 @@ class Solve:
         )  # fmt: skip
         witnesses = {"policy": chosen, **found.witnesses}
         evidence = Evidence(
-            {name: _witness(judge.measured(known)) for name, known in witnesses.items()}, proofs, displacements,
+            {name: judge.prover.measured(known).witness() for name, known in witnesses.items()}, proofs, displacements,
             found.conflict, found.impossible, found.without, self.amounts if compromise == "priority" else {},
         )  # fmt: skip
         prices = {c.name: c.price(c.idle()) + np.nan for c in constraints}
@@ -242,7 +293,7 @@ class Solve:
             c.name: c.price(dual if optimal else c.idle()) + (0.0 if optimal else np.nan)
             for c, dual in zip(self.problem.constraints, bound.duals, strict=False)
         }
-        evidence = Evidence({"policy": _witness(chosen)}, {"bound": Proof(bound.duals, bound.V)})
+        evidence = Evidence({"policy": chosen.witness()}, {"bound": bound})
         return self._solution(status, chosen, bound.value, judge.gap, prices, None, stats, evidence)
 
     def _solution(
@@ -271,11 +322,6 @@ class Solve:
         )  # fmt: skip
 
 
-def _witness(chosen: Candidate) -> Witness:
-    assert chosen.visits is not None
-    return Witness(chosen.policy.probabilities, chosen.visits.parts, chosen.visits.error)
-
-
 def _least(constraints: Sequence[Constraint], proof: Refutation) -> float:
     """Return what a proof says of every policy's worst relative violation; inf where no limit's size matters."""
     ease = relative_ease(constraints, proof.duals)
@@ -284,81 +330,50 @@ def _least(constraints: Sequence[Constraint], proof: Refutation) -> float:
 
 def _presolve(judge: Judge) -> tuple[Status | None, str]:
     """Solve without the constraints: the answer when its policy obeys them, else a first policy and bound."""
-    judge.unconstrained = policy_iteration(judge.dynamics, judge.c, deadline=judge.deadline)
-    judge.propose(indicator(judge.dynamics, judge.unconstrained.pairs))
+    prover = judge.prover
+    prover.unconstrained = policy_iteration(prover.dynamics, prover.c, deadline=judge.clock.deadline)
+    judge.propose(indicator(prover.dynamics, prover.unconstrained.pairs))
     judge.prove_first()
-    judge.prove_least()
     judge.record(np.nan)
     status = judge.verdict()
     if status is Status.OPTIMAL:
         return status, "policy iteration without the constraints already obeys them"
-    if status is None and not judge.blocks.members:
-        return Status.UNDECIDED, "policy iteration has ended; what is left of the gap is rounding"
+    if not judge.blocks.members:
+        return status, "policy iteration has ended; what is left of the gap is rounding"
     return status, "stopped in the first policy iteration"
 
 
 def _wind_up(judge: Judge) -> None:
     """Make up in one round for what is missing when a solve is stopped in the middle."""
-    judge.stopped, judge.time_limit = True, 0.0
-    if judge.pending is not None and not interrupts.requested():
-        with suppress(FloatingPointError):  # it may have been stopped while it broke down
-            judge.propose(judge.pending())
+    judge.clock.stop()
     if judge.best is None:
-        judge.propose(indicator(judge.dynamics, judge.unconstrained.pairs))
-    judge.prove_least()
-    if judge.bound is None:
-        judge.prove(judge.blocks.no_duals())
+        judge.propose(indicator(judge.prover.dynamics, judge.prover.unconstrained.pairs))
+    judge.prove_first()
 
 
 def _engage(
-    judge: Judge, engines: Sequence[Engine], problem: Problem, warm_start: Solution | None, seconds: dict[str, float]
-) -> tuple[Status, str]:
-    """Run the engines until one has a verdict, unless the limits contradict each other; book their seconds."""
+    drive: Drive, engines: Sequence[Engine], problem: Problem, start: tuple[Array, list[Array]] | None
+) -> tuple[Status | None, str]:
+    """Drive the engines, unless the limits contradict each other."""
+    judge = drive.judge
     contradiction = judge.blocks.contradiction()
-    if contradiction is not None and judge.contradict(contradiction):
+    if contradiction is not None and judge.contradict(contradiction) is not None:
         return Status.INFEASIBLE, _blame(problem.constraints, contradiction)
-    start, most = _start(warm_start, judge.blocks), judge.max_iterations
-    # All but the last give up early where they crawl.  Where nothing is known then, Newton goes on with small ones.
-    rounds = [(engine, PATIENCE) for engine in engines[:-1]] + [(engines[-1], most)]
-    if len(engines) > 1 and judge.c.size <= SECOND_PAIRS:
-        rounds += [(engine, SECOND) for engine in engines[:-1] if isinstance(engine, Newton)]
-    said: list[str] = []
-    for k, (engine, patience) in enumerate(rounds):
-        if k >= len(engines) and judge.refutation is not None:
-            break
-        judge.max_iterations = min(most, judge.iterations + patience)
-        judge.begun, began = judge.iterations, time.perf_counter()
-        # An engine may run away on a hard problem; nothing it proposes is believed, and a user need not hear of it.
-        quiet = np.errstate(over="ignore", divide="ignore", invalid="ignore")
-        try:
-            small = judge.dynamics.num_states < engine.threads_from
-            with one_blas_thread(judge.dynamics.compiled and small), quiet:
-                status, sentence = engine.run(judge, start)
-        except (ArithmeticError, np.linalg.LinAlgError):  # numbers beyond what it can handle: the next one goes on
-            status, sentence = None, f"{engine.name} broke down on numbers of very different sizes"
-        except interrupts.OutOfTimeError:
-            status, sentence = None, f"{engine.name} was stopped in the middle of a step"
-        except (MemoryError, RuntimeError):  # a factor was larger than predicted, which SciPy says in both ways
-            status, sentence = None, f"{engine.name} gave up on a factor"
-        finally:
-            seconds[engine.name] = seconds.get(engine.name, 0.0) + time.perf_counter() - began
-        said.append(sentence)
-        judge.max_iterations = most
-        near = judge.near or not judge.wants_nearest or isinstance(engine, Conic)
-        if status is not None and status is not Status.ITERATION_LIMIT and (status is not Status.INFEASIBLE or near):
-            break
-        if judge.limit() is not None:
-            break
-    return status or judge.verdict() or Status.ITERATION_LIMIT, ", then ".join(said)
+    begin = None
+    if start is not None:
+        none, (d, duals) = judge.blocks.no_duals(), start
+        same = len(duals) == len(none) and all(a.shape == b.shape for a, b in zip(duals, none, strict=True))
+        duals = duals if same else none
+        judge.propose(d)
+        begin = Start(d, duals, judge.prove(duals).potential)
+    status = drive(engines, begin)
+    return status, ", then ".join(drive.said)
 
 
-def _start(warm_start: Solution | None, blocks: Blocks) -> tuple[Array, list[Array]] | None:
-    if warm_start is None:
-        return None
+def _duals(warm_start: Solution) -> list[Array]:
+    """Return the duals of an earlier solution, if it has any."""
     known = warm_start.evidence.proofs.get("bound")
-    duals, none = [] if known is None else [np.asarray(dual) for dual in known.duals], blocks.no_duals()
-    same = len(duals) == len(none) and all(a.shape == b.shape for a, b in zip(duals, none, strict=True))
-    return warm_start.occupancy, duals if same else none
+    return [] if known is None else [np.asarray(dual) for dual in known.duals]
 
 
 def _blame(constraints: Sequence[Constraint], duals: Sequence[Array]) -> str:
@@ -366,7 +381,7 @@ def _blame(constraints: Sequence[Constraint], duals: Sequence[Array]) -> str:
     blamed: list[str] = []
     for constraint, dual in zip(constraints, duals, strict=True):
         rows = np.flatnonzero(dual != constraint.idle())
-        if isinstance(constraint, Linear) and dual.size > 1:
+        if constraint.parts > 1:
             blamed += [f"row {row} of {constraint.name!r}" for row in rows]
         elif rows.size:
             blamed.append(repr(constraint.name))

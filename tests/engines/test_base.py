@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
-from cvxmdp.engines.base import Engine
+from cvxmdp.engines.base import Engine, Proposal
 from cvxmdp.engines.choose import ENGINES
 
 
@@ -15,16 +15,14 @@ class Guess(Engine):
     """Propose the even policy and be sure that it is the best."""
 
     name = "guess"
+    said = "a guess"
     most_passes = 1
 
     def needs(self, constraints, terms):
         return "a cost alone" if terms else None
 
-    def run(self, judge, start):
-        judge.iterations += 1
-        judge.propose(np.ones(judge.c.size))
-        judge.record(0.0)
-        return judge.verdict(), "a guess"
+    def proposals(self, task):
+        yield Proposal(lambda: np.ones(task.c.size), residual=0.0, ready=True)
 
 
 LIMIT = cm.Entropy(at_least=1.0)

@@ -7,7 +7,8 @@ import cvxmdp as cm
 from cvxmdp.constraints.combine import Blocks, bind
 from cvxmdp.engines.hessian import Hessian, System
 from cvxmdp.engines.newton import Newton
-from cvxmdp.engines.pieces import Copy, Near, Nonnegative, Rows
+from cvxmdp.engines.pieces import Copy, Nonnegative, Rows, Smooth
+from cvxmdp.objectives.nearness import SquaredDistance
 from engine_oracles import (
     assert_optimal,
     cases,
@@ -42,16 +43,17 @@ def pieces(mdp):
     out = {
         "sign": Nonnegative(d.size),
         "rows": Rows(rows),
-        "shifted rows": Rows(rows, 0.1 * rng.normal(size=d.size)),
+        "shifted rows": Rows(rows.moved(0.1 * rng.normal(size=d.size))),
         "ball": Copy(cm.NormBall(d, 0.02), d.size),
-        "shifted ball": Copy(cm.NormBall(d, 0.02), d.size, 0.1 * rng.normal(size=d.size)),
+        "shifted ball": Copy(cm.NormBall(d, 0.02).moved(0.1 * rng.normal(size=d.size)), d.size),
         "entropy": Copy(cm.Entropy(2.0).bind(mdp), d.size),
         "term": Copy(cm.NegativeEntropy(0.3).bind(mdp), d.size),
         "distance": Copy(cm.Distance(d, 0.3).bind(mdp), d.size),
-        "near": Near(cm.NormBall(d, 0.02)),
+        "near": Smooth(SquaredDistance(cm.NormBall(d, 0.02))),
+        "near, on a copy": Copy(SquaredDistance(cm.NormBall(d, 0.02)), d.size),
     }
     for piece in out.values():
-        if not isinstance(piece, Near):
+        if not isinstance(piece, Smooth):
             piece.u = 0.3 * rng.normal(size=piece.u.size)
     return out
 

@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 
 import cvxmdp as cm
 from cvxmdp.constraints.combine import Blocks
-from cvxmdp.engines import judge as judges
+from cvxmdp.engines import clean as cleaning
 from cvxmdp.engines import purify as purification
 from engine_oracles import with_unreachable_states
 from oracles import as_mdp, random_model
@@ -115,7 +115,7 @@ def unpurified(monkeypatch):
 
     def solve(problem, **how):
         with monkeypatch.context() as patched:
-            patched.setattr(judges, "purify", lambda *_: None)
+            patched.setattr(cleaning, "purify", lambda *_: None)
             return problem.solve(**how)
 
     return solve
@@ -333,7 +333,7 @@ def some_problem():
 def test_a_policy_that_is_worse_is_not_taken(monkeypatch, unpurified):
     problem = some_problem()
     before = unpurified(problem, method="path")
-    monkeypatch.setattr(judges, "purify", lambda *_: np.ones(problem.mdp.num_pairs))
+    monkeypatch.setattr(cleaning, "purify", lambda *_: np.ones(problem.mdp.num_pairs))
     after = problem.solve(method="path")
     np.testing.assert_array_equal(after.policy.probabilities, before.policy.probabilities)
     assert (after.status, after.value, after.bound, after.gap) == (
@@ -350,7 +350,7 @@ def test_a_policy_that_exceeds_limits_more_is_not_taken_though_the_tolerance_all
     looser = [limit.relaxed(5e-4, relative=True) for limit in problem.constraints]
     beyond = cm.Problem(problem.mdp, "repair", looser).solve(tolerance=1e-6).occupancy
     assert max(c.relative(beyond) for c in problem.constraints) > 3e-4
-    monkeypatch.setattr(judges, "purify", lambda *_: beyond)
+    monkeypatch.setattr(cleaning, "purify", lambda *_: beyond)
     after = problem.solve(method="path", tolerance=1e-3)
     np.testing.assert_array_equal(after.policy.probabilities, before.policy.probabilities)
 
@@ -363,7 +363,7 @@ def test_a_walk_that_breaks_down_leaves_the_policy(monkeypatch, unpurified, erro
     def broken(*_):
         raise error
 
-    monkeypatch.setattr(judges, "purify", broken)
+    monkeypatch.setattr(cleaning, "purify", broken)
     after = problem.solve(method="path")
     np.testing.assert_array_equal(after.policy.probabilities, before.policy.probabilities)
 
@@ -371,7 +371,7 @@ def test_a_walk_that_breaks_down_leaves_the_policy(monkeypatch, unpurified, erro
 def test_masses_that_are_not_numbers_leave_the_policy(monkeypatch, unpurified):
     problem = some_problem()
     before = unpurified(problem, method="path")
-    monkeypatch.setattr(judges, "purify", lambda *_: np.full(problem.mdp.num_pairs, np.nan))
+    monkeypatch.setattr(cleaning, "purify", lambda *_: np.full(problem.mdp.num_pairs, np.nan))
     after = problem.solve(method="path")
     np.testing.assert_array_equal(after.policy.probabilities, before.policy.probabilities)
 
@@ -380,7 +380,7 @@ def test_masses_that_are_not_numbers_leave_the_policy(monkeypatch, unpurified):
 def test_where_limits_or_costs_are_curved_nothing_is_purified(monkeypatch, kind):
     mdp = WORLDS["maintenance"]()
     called = []
-    monkeypatch.setattr(judges, "purify", lambda *_: called.append(1))
+    monkeypatch.setattr(cleaning, "purify", lambda *_: called.append(1))
     center = mdp.evaluate(even(mdp)).occupancy
     budget = random_limits(mdp, mdp.cost("repair"), 1, 0)
     limits = {"entropy": [*budget, cm.Entropy(at_least=2.0)], "ball": [cm.NormBall(center, 0.05)], "term": budget}[kind]

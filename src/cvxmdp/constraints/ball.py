@@ -178,6 +178,7 @@ class NormBall(Constraint, Ranked):
         if self.radius < 0:
             raise ValueError(f"radius is {radius}; it must be at least 0")
         self.norm = Norm(exponent(norm), _weights(weights))
+        self.flat, self.round = self.norm.p in (1.0, np.inf), self.norm.p == 2
         if isinstance(self._center, np.ndarray):
             self._check(self._center)
         self.name = name
@@ -245,6 +246,9 @@ class NormBall(Constraint, Ranked):
     def relaxed(self, amount: float, relative: bool = False) -> NormBall:
         radius = self.radius + amount * self.units(relative)
         return ranked(NormBall(self.center, radius, self.norm.p, self.norm.weights, self.name), self)
+
+    def moved(self, way: Array) -> NormBall:
+        return ranked(NormBall(self.center + way, self.radius, self.norm.p, self.norm.weights, self.name), self)
 
     def units(self, relative: bool) -> float:
         return float(unit(self, relative, self.radius or self.norm(self.center) or 1.0))

@@ -46,6 +46,8 @@ class ConvexSet(Protocol):
 class Custom(Constraint):
     """A user's :class:`ConvexSet` with what follows from its projection alone.  Its dual is the point ``z + u``."""
 
+    own = True
+
     def __init__(self, convex_set: ConvexSet, mdp: MDP) -> None:
         self.name = str(getattr(convex_set, "name", type(convex_set).__name__))
         self._set = convex_set
@@ -267,3 +269,9 @@ def check_point(point: Array, size: int) -> Array:
     if array.shape != (size,):
         raise ValueError(f"the point has shape {array.shape}; it must have one entry for each of the {size} pairs")
     return array
+
+
+def sides_exceeded(values: Array, limit: Any) -> float:
+    """Return by how many times their sizes values exceed the upper and lower sides of a limit."""
+    up, down = limit.units(True)
+    return max(float(np.max((values - limit.upper) / up)), float(np.max((limit.lower - values) / down)), 0.0)

@@ -9,7 +9,17 @@ import numpy.typing as npt
 
 from cvxmdp.barriers import Barrier, Box, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated, masked
-from cvxmdp.constraints.base import FLOOR, Ranked, check_point, limits, numbers, ranked, support_of_box, unit
+from cvxmdp.constraints.base import (
+    FLOOR,
+    Ranked,
+    check_point,
+    limits,
+    numbers,
+    ranked,
+    sides_exceeded,
+    support_of_box,
+    unit,
+)
 from cvxmdp.constraints.linear import SPARED
 from cvxmdp.mdp import MDP, Array
 
@@ -33,6 +43,8 @@ class Bounds(Constraint, Ranked):
     >>> cm.Bounds(upper=0.3).project(np.array([0.1, 0.5]))
     array([0.1, 0.3])
     """
+
+    flat = True
 
     def __init__(
         self,
@@ -118,6 +130,9 @@ class Bounds(Constraint, Ranked):
         up, down = self.units(relative)
         return ranked(Bounds(self.lower - amount * down, self.upper + amount * up, self.name), self)
 
+    def moved(self, way: Array) -> Bounds:
+        return ranked(Bounds(self.lower + way, self.upper + way, self.name), self)
+
     def units(self, relative: bool) -> tuple[Any, Any]:
         """What limits are measured by: a limit of zero by the largest of them."""
         sizes = [np.where(np.isfinite(side), np.abs(side), 0.0) for side in (self.upper, self.lower)]
@@ -128,6 +143,9 @@ class Bounds(Constraint, Ranked):
     def ease(self, dual: Array, relative: bool = False) -> float:
         up, down = self.units(relative)
         return float(np.sum(np.maximum(dual, 0.0) * up + np.maximum(-dual, 0.0) * down))
+
+    def multiple(self, point: Array) -> float:
+        return sides_exceeded(point, self)
 
     def said(self, amount: float = 0.0) -> str:
         return f"each wider by {amount:.6g}" if amount else "limits on each pair"

@@ -17,7 +17,6 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from cvxmdp.blocks import Block, Constraint, Spread, Term
-from cvxmdp.constraints.ball import NormBall
 from cvxmdp.constraints.base import ConvexSet, Custom, ranked
 from cvxmdp.constraints.bounds import Bounds
 from cvxmdp.constraints.linear import Linear
@@ -73,8 +72,8 @@ class Blocks:
         self.members: list[Block] = [*self.constraints, *self.terms]
         """What duals are listed for, in this order."""
         self.size = size
-        self._linear = [c for c in self.constraints if isinstance(c, Linear)]
-        self._rows = np.cumsum([0, *(c.upper.size for c in self._linear)])
+        self._linear: list[Any] = [c for c in self.constraints if c.is_rows]
+        self._rows = np.cumsum([0, *(c.parts for c in self._linear)])
 
     @property
     def num_rows(self) -> int | None:
@@ -89,7 +88,7 @@ class Blocks:
     @cached_property
     def sets(self) -> list[Constraint]:
         """The linear constraints in one, and the others."""
-        others = [c for c in self.constraints if not isinstance(c, Linear)]
+        others = [c for c in self.constraints if not c.is_rows]
         return [*([self.linear] if self.linear is not None else []), *others]
 
     @cached_property
@@ -98,9 +97,26 @@ class Blocks:
         return [*self.sets, *self.terms]
 
     @property
+    def rows(self) -> Linear:
+        """The linear constraints, where there are no others."""
+        assert self.linear is not None
+        return self.linear
+
+    @property
+    def soft_rows(self) -> Any:
+        """The linear rows whose half squared distance is added to the cost, where that is all there is; else None."""
+        soft = self.terms[0].soft if len(self.members) == len(self.terms) == 1 else None
+        return soft if soft is not None and soft.is_rows else None
+
+    @property
+    def smooth(self) -> bool:
+        """Whether all members are smooth."""
+        return bool(self.members) and all(member.smooth for member in self.members)
+
+    @property
     def flat(self) -> bool:
         """Whether every block is known to be a polyhedron."""
-        return not self.terms and all(_is_flat(block) for block in self.constraints)
+        return not self.terms and all(constraint.flat for constraint in self.constraints)
 
     @property
     def allowed(self) -> npt.NDArray[np.bool_] | None:
@@ -135,7 +151,7 @@ class Blocks:
     def contradiction(self) -> list[Array] | None:
         """Return duals that prove one of the sets empty, whatever the policy, or None."""
         if all(c.contains_zero for c in self._linear):  # so do all of them together
-            sets: Sequence[Constraint] = [c for c in self.constraints if not isinstance(c, Linear)]
+            sets: Sequence[Constraint] = [c for c in self.constraints if not c.is_rows]
         else:
             sets = self.sets
         for empty in sets:
@@ -148,7 +164,19 @@ class Blocks:
         """Turn one dual array a block into one a member."""
         rest = iter(of_block)
         shares = iter(np.split(next(rest), self._rows[1:-1])) if self._linear else iter(())
-        return [next(shares) if isinstance(m, Linear) else next(rest) for m in (members or self.members)]
+        return [next(shares) if m.is_rows else next(rest) for m in (members or self.members)]
+
+    def gathered(self, duals: Sequence[Array]) -> list[Array]:
+        """Turn one dual array a constraint into one a set."""
+        linear = [dual for c, dual in zip(self.constraints, duals, strict=True) if c.is_rows]
+        others = [dual for c, dual in zip(self.constraints, duals, strict=True) if not c.is_rows]
+        return [*([np.concatenate(linear)] if linear else []), *others]
+
+    def moved(self, ways: Array) -> list[Constraint]:
+        """Return the constraints moved by one vector a set."""
+        rest = iter(ways)
+        of_rows = next(rest) if self._linear else None
+        return [c.moved(of_rows if c.is_rows and of_rows is not None else next(rest)) for c in self.constraints]
 
     def explicit(self, duals: Sequence[Array]) -> list[Array]:
         """Return duals that mean the same to everybody, however exactly they compute."""
@@ -184,8 +212,8 @@ class Blocks:
         """Return one vector a block: the linear constraints' summed, the others' as they are."""
         named = self._named(duals)
         vectors = [m.normal(dual)[0] for m, dual in zip(named, duals, strict=True)]
-        linear = [u for m, u in zip(named, vectors, strict=True) if isinstance(m, Linear)]
-        others = [u for m, u in zip(named, vectors, strict=True) if not isinstance(m, Linear)]
+        linear = [u for m, u in zip(named, vectors, strict=True) if m.is_rows]
+        others = [u for m, u in zip(named, vectors, strict=True) if not m.is_rows]
         return np.stack(([np.sum(linear, axis=0)] if linear else []) + others)
 
     def _named(self, duals: Sequence[Array]) -> Sequence[Block]:
@@ -211,10 +239,6 @@ class Blocks:
 def relative_ease(constraints: Sequence[Constraint], duals: Sequence[Array]) -> float:
     """By how much relaxing all limits relatively lowers the margin of a proof."""
     return sum(c.ease(dual, relative=True) for c, dual in zip(constraints, duals, strict=True))
-
-
-def _is_flat(block: Constraint) -> bool:
-    return isinstance(block, (Linear, Bounds)) or (isinstance(block, NormBall) and block.norm.p in (1.0, np.inf))
 
 
 def _merge(members: Sequence[Linear]) -> Linear:

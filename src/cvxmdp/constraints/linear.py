@@ -23,6 +23,7 @@ from cvxmdp.constraints.base import (
     number,
     numbers,
     ranked,
+    sides_exceeded,
     support_of_box,
     unit,
 )
@@ -72,6 +73,9 @@ class Linear(Constraint, Ranked):
     >>> cm.Linear([[1.0, 1.0]], at_most=1.0).project(np.array([1.0, 1.0]))
     array([0.5, 0.5])
     """
+
+    is_rows = True
+    flat = True
 
     def __init__(
         self,
@@ -123,6 +127,7 @@ class Linear(Constraint, Ranked):
         self._last = np.zeros(E.shape[0])
         self.labels: Sequence[str] | None = None
         """What the rows are limits on, such as states; numbers where they have no names."""
+        self.parts, self.has_equal = E.shape[0], bool(np.any(self.upper == self.lower))
 
     def bind(self, mdp: MDP) -> Linear:
         """Check that there is one column for each pair of a model."""
@@ -362,6 +367,23 @@ class Linear(Constraint, Ranked):
     def relaxed(self, amount: float, relative: bool = False) -> Linear:
         up, down = self.units(relative)
         return self._like(self.rows, self.upper + amount * up, self.lower - amount * down, self.labels)
+
+    def one_sided(self) -> tuple[float, Array, float] | None:
+        up, down = (bool(np.isfinite(side[0])) for side in (self.upper, self.lower))
+        if self.parts != 1 or up == down:
+            return None
+        row = _dense(self.rows).ravel()
+        return (1.0, row, float(self.upper[0])) if up else (-1.0, row, -float(self.lower[0]))
+
+    def moved(self, way: Array) -> Linear:
+        far = np.asarray(self.rows @ way).ravel()
+        return self._like(self.rows, self.upper + far, self.lower + far, self.labels)
+
+    def multiple(self, point: Array) -> float:
+        return sides_exceeded(np.asarray(self.rows @ point).ravel(), self)
+
+    def weights(self, dual: Array) -> Array:
+        return np.asarray(np.abs(dual) * self.norms)
 
     def only(self, kept: npt.NDArray[np.bool_]) -> Linear:
         """Return the rows of which ``kept`` is true, alone."""

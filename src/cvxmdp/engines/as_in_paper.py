@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from cvxmdp.blocks import Constraint
 from cvxmdp.constraints.ball import NormBall
 from cvxmdp.constraints.linear import Linear
-from cvxmdp.engines.judge import Judge
+from cvxmdp.engines.base import Proposal, Proposals, Task
 from cvxmdp.engines.regularized import newton
-from cvxmdp.engines.splitting import NEWTON_STEPS, Inner, Splitting, iterates
+from cvxmdp.engines.splitting import NEWTON_STEPS, Inner, Iterate, Splitting, iterates
 from cvxmdp.mdp import Array
 from cvxmdp.status import Status
 
@@ -17,39 +19,37 @@ SAFEGUARD = 1e-10
 """How exactly the last pass brings d into D."""
 
 
-def run_as_in_paper(settings: Splitting, judge: Judge, inner: Inner) -> tuple[Status, str]:
+def as_in_paper(settings: Splitting, task: Task, inner: Inner) -> Proposals:
     """Run Algorithm 1 with its stopping tests, eqs. (20) and (21); one violated constraint is enough in (21)."""
     assert settings.stopping is not None
     eps_opt, eps_con, eps_inf = settings.stopping
     sigma = settings.step or 2e-5
-    inner.V, w = np.zeros_like(inner.V), np.zeros((len(judge.blocks.blocks), judge.c.size))
-    status, why = Status.APPROXIMATE, "the paper's stopping tests"
-    for it in iterates(inner, judge.blocks, w, sigma, settings.relaxation, anchored=False):
-        judge.iterations += 1
+    inner.V, w = np.zeros_like(inner.V), np.zeros((len(task.blocks.blocks), task.c.size))
+    why = "the paper's stopping tests"
+    for k, it in enumerate(iterates(inner, task.blocks, w, sigma, settings.relaxation, anchored=False)):
         d = it.occupancy
-        obeys = all(_obeys(c, d, eps_con) for c in judge.blocks.constraints)
+        obeys = all(_obeys(c, d, eps_con) for c in task.blocks.constraints)
         if obeys and it.sizes.largest <= eps_opt:
             break
-        if not obeys and judge.iterations > 1 and it.sizes.farthest <= eps_inf:
+        if not obeys and k > 0 and it.sizes.farthest <= eps_inf:
             why = "the paper's test of infeasibility"
             break
-        if (limit := judge.limit()) is not None:
-            status, why = limit, "a limit"
-            break
-    # The safeguard: one more pass that brings d into D.
-    final, _ = newton(
-        judge.dynamics, inner.c, it.governing.mean(axis=0), sigma / len(it.governing), inner.V, SAFEGUARD, NEWTON_STEPS
-    )
-    judge.propose(final.d)
-    duals = judge.blocks.duals(it.reflected, it.projected, 1 / sigma)
-    judge.prove(duals)
-    if judge.best is not None and judge.best.violation > judge.tolerance:
-        judge.refute(duals)
-        judge.propose(final.d)
-    judge.record(it.sizes.norm)
-    if judge.refutation is not None:
-        return Status.INFEASIBLE, f"ended by {why}"
-    return (Status.OPTIMAL if judge.verdict() is Status.OPTIMAL else status), f"ended by {why}"
+        yield _safeguarded(task, inner, it, "a limit", last=False)
+    yield _safeguarded(task, inner, it, why, last=True)
+
+
+def _safeguarded(task: Task, inner: Inner, it: Iterate, why: str, last: bool) -> Proposal:
+    """Propose a pass, brought into D by one more (the safeguard) where it is judged."""
+
+    def occupancy() -> Array:
+        w, sigma = it.governing.mean(axis=0), it.step / len(it.governing)
+        return newton(task.dynamics, inner.c, w, sigma, inner.V, SAFEGUARD, NEWTON_STEPS)[0].d
+
+    duals = partial(task.blocks.duals, it.reflected, it.projected, 1 / it.step)
+    return Proposal(
+        occupancy, duals, residual=it.sizes.norm, ready=last, suspect=last, said=f"ended by {why}",
+        otherwise=Status.APPROXIMATE if last else None,
+    )  # fmt: skip
 
 
 def _obeys(constraint: Constraint, d: Array, eps_con: float) -> bool:

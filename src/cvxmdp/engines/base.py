@@ -1,17 +1,100 @@
-"""What every engine is: settings, the problems it takes, and a run that proposes to the judge."""
+"""What every engine is: settings, the problems it takes, and its algorithm, which yields proposals."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import numpy as np
+
 from cvxmdp.blocks import Constraint, Term
-from cvxmdp.constraints.linear import Linear
-from cvxmdp.engines.judge import Judge
-from cvxmdp.mdp import Array
+from cvxmdp.constraints.combine import Blocks
+from cvxmdp.dynamics.base import Dynamics
+from cvxmdp.engines.mixture import Columns
+from cvxmdp.engines.presolve import Unconstrained
+from cvxmdp.engines.prover import Bound, Candidate
+from cvxmdp.mdp import MDP, Array
 from cvxmdp.status import Status
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where to begin: an occupancy and duals, as of a similar problem, and the value that prices the duals."""
+
+    occupancy: Array
+    duals: list[Array]
+    V: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What an engine is given: a problem over pairs, and what is known of it."""
+
+    mdp: MDP
+    dynamics: Dynamics
+    c: Array
+    blocks: Blocks
+    tolerance: float
+    deadline: float
+    """On the clock ``time.perf_counter``: for work within a step.  Between proposals nobody else looks at it."""
+    unconstrained: Unconstrained
+    """The best policy without limits."""
+    best: Candidate
+    """The best policy so far."""
+    start: Start | None
+    columns: Columns
+    """Deterministic policies that were met so far in the model."""
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """What an engine has after one step of its algorithm.  Arrays are made only where they are asked for."""
+
+    occupancy: Callable[[], Array] | None = None
+    """Of a policy: what would be returned if the solve ended now."""
+    duals: Callable[[], list[Array]] | None = None
+    """One array for each constraint and term."""
+    value: Callable[[], Array] | None = None
+    """A value V near the one that prices the duals."""
+    residual: float = np.nan
+    """What is left to do, as the engine measures it."""
+    ready: bool = False
+    """Whether it looks good enough to be judged."""
+    priced: float | None = None
+    """To which accuracy the duals are to be priced at any rate."""
+    suspect: bool = False
+    """Whether the duals look like a proof that no policy obeys."""
+    said: str | None = None
+    """What was done so far, in a user's words, where that is not what the engine says of itself."""
+    otherwise: Status | None = None
+    """How the solve ends where this, an engine's last word, proves nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What became of a proposal."""
+
+    judged: Candidate | None
+    priced: Bound | None
+    missing: float
+    """The relative gap of the best policy so far, or its violation while none obeys."""
+
+    @property
+    def candidate(self) -> Candidate:
+        """The policy of a proposal that was ready, with what it really does."""
+        assert self.judged is not None
+        return self.judged
+
+    @property
+    def bound(self) -> Bound:
+        """What the duals prove that were to be priced."""
+        assert self.priced is not None
+        return self.priced
+
+
+Proposals = Generator[Proposal, Answer, None]
 
 
 @dataclass(frozen=True)
@@ -27,10 +110,14 @@ class Engine(ABC):
     evaluation: str = field(default="auto", kw_only=True)
 
     name: ClassVar[str]
+    said: ClassVar[str]
+    """What was done, in a user's words; ``{steps}`` stands for the number of proposals."""
     most_passes: ClassVar[int]
-    """After so many it gives up."""
+    """After so many it is not asked for more."""
     threads_from: ClassVar[float] = 0
     """States from which on BLAS may take more than one thread."""
+    persists: ClassVar[bool] = False
+    """Whether it is worth a second, longer try where all have given up."""
     helped: ClassVar[bool] = False
     """Whether others go on where it gives up, although it was asked for by name."""
 
@@ -38,15 +125,19 @@ class Engine(ABC):
         """Say what it needs that a problem does not have, and what else to use; None where it takes the problem."""
         return None
 
-    def _needs_rows(self, constraints: Sequence[Constraint], terms: Sequence[Term]) -> str | None:
-        """What :meth:`needs` says of engines for a cost under linear limits."""
-        if terms or not all(isinstance(c, Linear) for c in constraints):
-            return 'linear constraints and a cost alone; use "auto" or "splitting"'
-        return None
+    @property
+    def open_ended(self) -> bool:
+        """Whether others may find out for it whether a policy obeys; else its own tests end the solve."""
+        return True
 
     @abstractmethod
-    def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status | None, str]:
-        """Run from an occupancy and duals, if given, until the judge is satisfied.
+    def proposals(self, task: Task) -> Proposals:
+        """Yield a proposal after each step, as long as steps lead anywhere; each is answered."""
 
-        Return the status, None where another engine should go on, and a sentence on what was done.
-        """
+
+def needs_rows(constraints: Sequence[Constraint], terms: Sequence[Term]) -> str | None:
+    """What :meth:`Engine.needs` says of engines for a cost under linear limits, which may give way."""
+    soft = not constraints and len(terms) == 1 and terms[0].soft is not None and terms[0].soft.is_rows
+    if soft or (not terms and all(c.is_rows for c in constraints)):
+        return None
+    return 'linear constraints and a cost alone; use "auto" or "splitting"'

@@ -9,12 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.blocks import Constraint, Term
-from cvxmdp.constraints.ball import NormBall
-from cvxmdp.constraints.base import Custom
-from cvxmdp.constraints.linear import Linear
 from cvxmdp.dynamics.normal import seconds_a_factor
 from cvxmdp.engines.base import Engine
-from cvxmdp.engines.conic import Conic, conic
+from cvxmdp.engines.conic import Conic
 from cvxmdp.engines.dual import Dual
 from cvxmdp.engines.interior import Interior
 from cvxmdp.engines.mixing import Mixing
@@ -22,7 +19,6 @@ from cvxmdp.engines.newton import Newton
 from cvxmdp.engines.path import Path
 from cvxmdp.engines.splitting import Splitting
 from cvxmdp.mdp import MDP
-from cvxmdp.objectives.base import CustomTerm
 
 ENGINES: dict[Any, Engine] = {
     engine.name: engine for engine in (Path(), Mixing(), Splitting(), Interior(), Dual(), Newton(), Conic())
@@ -63,7 +59,7 @@ to 0.3 in random models, 0.5 and more in those of cm.worlds.  Mixing then needs 
 def _path_seconds(mdp: MDP, constraints: Sequence[Constraint]) -> float:
     """Predict how long path following takes."""
     first = np.searchsorted(mdp.state, np.arange(mdp.num_states + 1))
-    of_states = any(isinstance(c, Linear) and c.disjoint and c.upper.size > FEW_ROWS for c in constraints)
+    of_states = any(c.disjoint and c.parts > FEW_ROWS for c in constraints)
     return PATH_STEPS * (seconds_a_factor(mdp.transitions, first, of_states) + PATH_OVERHEAD)
 
 
@@ -118,36 +114,8 @@ def choose_engines(
     Where an engine gives up, the next goes on: path following after mixing and the dual, then Newton up to 3000 states
     or splitting, and a conic program last, up to 3000 states and 50 000 pairs, for sets that have cones.
     """
-    linear = Mixing().needs(constraints, terms) is None
-    one_curved = Dual().needs(constraints, terms) is None
-    own = any(isinstance(block, (Custom, CustomTerm)) for block in (*constraints, *terms))
-    balls = not terms and all(isinstance(c, NormBall) and c.norm.p == 2 for c in constraints)
-    large = mdp.num_states > NEWTON_STATES or (own and mdp.num_pairs > OWN_PAIRS)
-    last: list[Engine] = [Conic()] if conic(constraints) and not large and mdp.num_pairs <= CONIC_PAIRS else []
-    first: Engine = Splitting() if balls or large else Newton()
-    general: list[Engine] = [first, *last, *([Newton()] if last and terms else [])]
     if method == "auto":
-        rows = sum(c.upper.size for c in constraints if isinstance(c, Linear))
-        interior: list[Engine] = [Interior()] if mdp.num_states <= INTERIOR_STATES else []
-        seconds = np.inf if own else _path_seconds(mdp, constraints)
-        path: list[Engine] = [Path()] if seconds <= PATH_SECONDS else []
-        quick = seconds <= PATH_QUICK
-        local = bool(path) and (quick or _local(mdp))
-        if linear and rows <= FEW_ROWS:
-            equal = any(np.any(c.upper == c.lower) for c in constraints if isinstance(c, Linear))
-            first_path = local and mdp.num_states <= PATH_FIRST and not (quick and _mixes_quickly(mdp))
-            if path and (equal or first_path):
-                return [*path, Mixing(), *last]
-            return [Mixing(), *path, *last]
-        if linear and rows <= min(MANY_ROWS, mdp.num_states // STATES_PER_ROW):
-            return [Mixing(), *path, *interior, *last]
-        if linear and interior:
-            by_rows = PATH_STEPS * mdp.num_states**3 / ROWS_SPEED
-            both = [*path, *interior] if local or seconds <= CAUTION * by_rows else [*interior, *path]
-            return [*both, *(last or general)]
-        if one_curved and not local:
-            return [Dual(), *path, *general]
-        return [*path, *general]
+        return _automatic(constraints, terms, mdp)
     if not isinstance(method, Engine) and method not in ENGINES:
         raise ValueError(
             f'method is {method!r}; it must be "auto", '
@@ -157,4 +125,75 @@ def choose_engines(
     engine = method if isinstance(method, Engine) else ENGINES[method]
     if (lacking := engine.needs(constraints, terms)) is not None:
         raise ValueError(f'method "{engine.name}" needs {lacking}')
-    return [engine, *general] if engine.helped else [engine]
+    return [engine, *_general(constraints, terms, mdp)] if engine.helped else [engine]
+
+
+def _automatic(constraints: Sequence[Constraint], terms: Sequence[Term], mdp: MDP) -> list[Engine]:
+    linear, general = Mixing().needs(constraints, terms) is None, _general(constraints, terms, mdp)
+    last = _conic(constraints, terms, mdp)
+    rows = sum(c.parts for c in constraints if c.is_rows)
+    interior: list[Engine] = [Interior()] if mdp.num_states <= INTERIOR_STATES else []
+    seconds = np.inf if _own(constraints, terms) else _path_seconds(mdp, constraints)
+    path: list[Engine] = [Path()] if seconds <= PATH_SECONDS else []
+    quick = seconds <= PATH_QUICK
+    local = bool(path) and (quick or _local(mdp))
+    if linear and rows <= FEW_ROWS:
+        equal = any(c.has_equal for c in constraints)
+        first_path = local and mdp.num_states <= PATH_FIRST and not (quick and _mixes_quickly(mdp))
+        both: list[Engine] = [*path, Mixing()] if path and (equal or first_path) else [Mixing(), *path]
+        return [*both, *last]
+    if linear and rows <= min(MANY_ROWS, mdp.num_states // STATES_PER_ROW):
+        return [Mixing(), *path, *interior, *last]
+    if linear and interior:
+        by_rows = PATH_STEPS * mdp.num_states**3 / ROWS_SPEED
+        both = [*path, *interior] if local or seconds <= CAUTION * by_rows else [*interior, *path]
+        return [*both, *(last or general)]
+    if Dual().needs(constraints, terms) is None and not local:
+        return [Dual(), *path, *general]
+    return [*path, *general]
+
+
+def _own(constraints: Sequence[Constraint], terms: Sequence[Term]) -> bool:
+    return any(block.own for block in (*constraints, *terms))
+
+
+def _large(constraints: Sequence[Constraint], terms: Sequence[Term], mdp: MDP) -> bool:
+    """Whether a factor in every step takes too long, or the derivative of a user's own projection."""
+    return mdp.num_states > NEWTON_STATES or (_own(constraints, terms) and mdp.num_pairs > OWN_PAIRS)
+
+
+def _general(constraints: Sequence[Constraint], terms: Sequence[Term], mdp: MDP) -> list[Engine]:
+    """Return engines that take every problem: Newton, or where its factors are too large, splitting."""
+    balls, last = not terms and all(c.round for c in constraints), _conic(constraints, terms, mdp)
+    first: Engine = Splitting() if balls or _large(constraints, terms, mdp) else Newton()
+    return [first, *last]
+
+
+def _conic(constraints: Sequence[Constraint], terms: Sequence[Term], mdp: MDP) -> list[Engine]:
+    """Return the conic program, if it takes the problem and is worth its time."""
+    small = not _large(constraints, terms, mdp) and mdp.num_pairs <= CONIC_PAIRS
+    return [Conic()] if small and Conic().needs(constraints, terms) is None else []
+
+
+def choose_soft(soft: Sequence[Term], mdp: MDP) -> list[Engine]:
+    """Choose engines for the least squared distance to limits that no policy obeys.
+
+    Rows that give way are mixed where they are few, else met by interior points; all else is for Newton or splitting.
+    """
+    limits = [term.soft for term in soft if term.soft is not None]
+    rows = limits[0].parts if len(limits) == 1 and limits[0].is_rows else 0
+    chosen: list[Engine] = []
+    if 0 < rows <= FEW_ROWS or (rows and mdp.num_states > INTERIOR_STATES):
+        chosen.append(Mixing())
+    elif rows:
+        chosen.append(Interior())
+    last = _conic([], soft, mdp)
+    if not (chosen and last):
+        chosen.append(Splitting() if _large(limits, [], mdp) else Newton())
+    return [*chosen, *last]
+
+
+def choose_moved(limits: Sequence[Constraint], mdp: MDP) -> list[Engine]:
+    """Choose engines for the least cost over flat sets that just touch what policies can do, without an interior."""
+    rows = all(limit.is_rows for limit in limits) and sum(limit.parts for limit in limits) <= MANY_ROWS
+    return [Mixing(), *_conic(limits, [], mdp)] if rows else _conic(limits, [], mdp) or _general(limits, [], mdp)

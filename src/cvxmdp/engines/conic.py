@@ -1,15 +1,17 @@
 """The problem as a conic program for Clarabel, on the border of what is possible, where other methods crawl.
 
-Three programs: the least t for which every limit may be relaxed by t times its size, which decides whether some policy
-obeys; the least cost, if one does; and the least distance to the limits, if none does.  The first and the last have
-interior points whatever the limits.  Clarabel's solution is a proposal like any other: the judge evaluates its policy,
-and its multipliers become normals of the constraints that the judge prices.
+Two programs: the least t for which every limit may be relaxed by t times its size, which decides whether some policy
+obeys; and the least cost, or the least distance to limits that give way.  The first and the last have interior points
+whatever the limits.  Clarabel's solution is a proposal like any other: its multipliers become normals of the
+constraints.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,11 +24,9 @@ from cvxmdp.constraints.bounds import Bounds
 from cvxmdp.constraints.entropy import EntropicLimit
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.constraints.robust import EllipsoidBudget
-from cvxmdp.engines.base import Engine
-from cvxmdp.engines.judge import Judge
-from cvxmdp.engines.prover import largest
+from cvxmdp.engines.base import Engine, Proposal, Proposals, Task
+from cvxmdp.engines.exact import largest
 from cvxmdp.mdp import Array
-from cvxmdp.status import Status
 
 Dual = Callable[[Array], Array]
 """Turns the multipliers of all rows into the dual array of a constraint."""
@@ -35,8 +35,6 @@ ACCURACY = 1e-11
 """Asked of Clarabel: a thousandth of the tightest tolerance that is likely to be asked for."""
 MOST_STEPS = 200
 """Iterations of Clarabel after which its answer is taken as it is."""
-SHARE = 1e-4
-"""Of the cost, beside the distance, that finds the cheapest of the nearest."""
 LARGEST = 1e100
 """Multipliers of a program without a solution grow for ever."""
 LEAST_T = -1.0
@@ -66,74 +64,60 @@ class Conic(Engine):
     """
 
     name = "conic"
+    said = "conic program"
     most_passes = 20
 
     def needs(self, constraints: Sequence[Constraint], terms: Sequence[Term]) -> str | None:
-        if terms or not conic(constraints):
+        soft = not constraints and all(term.soft is not None for term in terms)
+        limits = [term.soft for term in terms if term.soft is not None] if soft else constraints
+        if (terms and not soft) or not conic(limits):
             return 'a cost alone under sets that have cones; use "auto" or "newton"'
         return None
 
-    def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status | None, str]:
-        """Decide whether a policy obeys, then find the best or the nearest; no status where that stays open."""
-        if judge.refutation is None and not judge.obeyed:
-            self._decide(judge)
-        if judge.refutation is None and judge.wants_optimum and judge.obeyed and not judge.blocks.terms:
-            self._optimize(judge)
-        if judge.refutation is not None and judge.wants_nearest:
-            self._approach(judge, 0.0)
-            if judge.near and judge.seek == "policy" and judge.blocks.flat:
-                self._approach(judge, SHARE)
-        status = Status.INFEASIBLE if judge.refutation is not None else judge.verdict()
-        return status, "conic program"
+    def proposals(self, task: Task) -> Proposals:
+        """Decide whether a policy obeys, then find the best; or find the one nearest to limits that give way."""
+        if task.blocks.terms:
+            yield self._nearest(task)
+            return
+        obeyed = task.best.violation <= task.tolerance
+        if not obeyed:
+            obeyed = (yield self._decision(task)).candidate.violation <= task.tolerance
+        if obeyed:
+            optimum = self._optimum(task)
+            bound = (yield replace(optimum, ready=False, priced=0.0)).bound
+            if bound.value > float(np.max(task.c)):  # no policy costs that much: the limits are missed by a hair
+                yield replace(optimum, ready=False, suspect=True)
+            yield optimum
 
-    def _decide(self, judge: Judge) -> None:
+    def _decision(self, task: Task) -> Proposal:
         """Relax all limits relatively by the least t."""
-        program = Program(judge)
+        program = Program(task)
         t = program.variables(1, cost=1.0)
         program.add("nonnegative", {t: -sp.eye_array(1)}, np.array([-LEAST_T]))
-        duals = [program.state(c, program.x, None, t) for c in judge.blocks.constraints]
-        x, z = program.solve(judge)
-        judge.iterations += 1
-        judge.propose(x)
-        if not judge.obeyed and judge.refute(_scaled([dual(z) for dual in duals])) is not None:
-            judge.propose(x)  # as the nearest policy so far
-        judge.record(np.nan)
+        duals = [program.state(c, program.x, None, t) for c in task.blocks.constraints]
+        x, z = program.solve(task.deadline)
+        return Proposal(partial(np.copy, x), lambda: _scaled([dual(z) for dual in duals]), ready=True, suspect=True)
 
-    def _optimize(self, judge: Judge) -> None:
+    def _optimum(self, task: Task) -> Proposal:
         """Minimize the cost."""
-        program = Program(judge)
-        unit = largest(judge.c) or 1.0
-        program.cost[: judge.c.size] = judge.c / unit
-        duals = [program.state(c, program.x, None, None) for c in judge.blocks.constraints]
-        x, z = program.solve(judge)
-        judge.iterations += 1
-        judge.propose(x)
-        of_cost = [unit / program.scale * dual(z) for dual in duals]
-        if judge.prove(of_cost).value > float(np.max(judge.c)):
-            judge.refute(_scaled(of_cost))  # no policy costs that much: the limits are missed by a hair
-        judge.record(np.nan)
+        program = Program(task)
+        unit = largest(task.c) or 1.0
+        program.cost[: task.c.size] = task.c / unit
+        duals = [program.state(c, program.x, None, None) for c in task.blocks.constraints]
+        x, z = program.solve(task.deadline)
+        return Proposal(partial(np.copy, x), lambda: [unit / program.scale * dual(z) for dual in duals], ready=True)
 
-    def _approach(self, judge: Judge, share: float) -> None:
-        """Minimize the distance, measured by what is known of it already, and a share of the cost (see nearest.py)."""
-        assert judge.refutation is not None
-        program = Program(judge)
-        unit = judge.refutation.distance
-        cost_scale = largest(judge.c) or 1.0
-        program.cost[: judge.c.size] = share / (cost_scale * program.scale) * judge.c
+    def _nearest(self, task: Task) -> Proposal:
+        """Minimize the distance, measured by what is known of it already."""
+        program = Program(task)
+        unit = float(np.sqrt(2 * task.blocks.value(task.best.d)))
         duals = []
-        for block in judge.blocks.sets:
-            away = program.variables(judge.c.size, curvature=1.0)
-            duals.append(program.state(block, program.x, (away, unit * program.scale), None))
-        x, z = program.solve(judge)
-        judge.iterations += 1
-        if share:
-            judge.settle(x)
-            judge.cheapest(judge.blocks.split([cost_scale / share * dual(z) for dual in duals]))
-            return
-        candidate = judge.propose(x)
-        judge.refute(judge.blocks.split(_scaled([dual(z) for dual in duals]), judge.blocks.constraints))
-        judge.refute(judge.blocks.set_duals(candidate.d))
-        judge.record(judge.nearest_distance)
+        for term in task.blocks.terms:
+            away = program.variables(task.c.size, curvature=1.0)
+            assert term.soft is not None
+            duals.append(program.state(term.soft, program.x, (away, unit * program.scale), None))
+        x, z = program.solve(task.deadline)
+        return Proposal(partial(np.copy, x), lambda: [unit**2 * dual(z) for dual in duals], ready=True)
 
 
 Columns = tuple[int, int]
@@ -142,14 +126,14 @@ Columns = tuple[int, int]
 class Program:
     """``min cost'x + curvature x^2 / 2`` under ``b - A x in K``; x begins with the occupancy times the states."""
 
-    def __init__(self, judge: Judge) -> None:
-        dynamics = judge.dynamics
+    def __init__(self, task: Task) -> None:
+        dynamics = task.dynamics
         self.scale = float(dynamics.num_states)
         self.cost, self.curvature = np.zeros(0), np.zeros(0)
         self.parts: list[tuple[dict[Columns, Any], Array]] = []
         self.cones: list[tuple[str, int]] = []
         self.rows = 0
-        self.pairs = judge.c.size
+        self.pairs = task.c.size
         self.x = self.variables(self.pairs)
         self.add(
             "zero",
@@ -173,7 +157,7 @@ class Program:
         self.cones += [(cone, size)] * (b.size // size) if size else [(cone, b.size)]
         return where
 
-    def solve(self, judge: Judge) -> tuple[Array, Array]:
+    def solve(self, deadline: float) -> tuple[Array, Array]:
         """Return the occupancy and the multipliers of all rows."""
         import clarabel
 
@@ -188,8 +172,8 @@ class Program:
         settings.verbose = False
         settings.max_iter = MOST_STEPS
         settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = ACCURACY
-        if np.isfinite(judge.deadline):
-            settings.time_limit = max(judge.time_limit - judge.elapsed(), 1e-3)
+        if np.isfinite(deadline):
+            settings.time_limit = max(deadline - time.perf_counter(), 1e-3)
         solver = clarabel.DefaultSolver(
             sp.csc_matrix(sp.diags_array(self.curvature)),
             self.cost,

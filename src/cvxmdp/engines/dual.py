@@ -14,17 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from cvxmdp.blocks import Constraint, Term
 from cvxmdp.constraints.ball import NormBall
 from cvxmdp.constraints.entropy import EntropicLimit
+from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.dynamics.linear import conjugate_gradients
-from cvxmdp.engines.base import Engine
-from cvxmdp.engines.judge import Judge
+from cvxmdp.engines.base import Engine, Proposal, Proposals, Task
 from cvxmdp.mdp import Array
-from cvxmdp.status import Status
 
 MOST_STEPS, MOST_PASSES = 80, 200
 """Where the model mixes, 5 to 10 steps and some 40 passes over P do; elsewhere there is no end."""
@@ -43,8 +43,8 @@ SHIFTS = (1e-12, 1e-8, 10.0)
 place; it grows a hundredfold after a short step and falls tenfold after a full one."""
 ENOUGH = 0.1
 """Share of the tolerance to which the last of these systems is solved."""
-ASK = 10.0
-"""The judge is asked once what is left is within this many tolerances."""
+READY = 10.0
+"""A point is judged once what is left is within this many tolerances."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,6 +163,7 @@ class Dual(Engine):
     """
 
     name = "dual"
+    said = "Newton's method on the dual, {steps} steps"
     most_passes = 1000
     threads_from = np.inf
     helped = True
@@ -172,67 +173,55 @@ class Dual(Engine):
             return 'a cost under one constraint: a ball in the 2-norm, an entropy of pairs or a KL ball; use "auto"'
         return None
 
-    def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status | None, str]:
-        """Climb until the judge is satisfied; no status where it goes on for ever, as when no policy obeys."""
-        limit = curved(judge.blocks.constraints[0])
+    def proposals(self, task: Task) -> Proposals:
+        """Climb, until the dual is higher than any cost: it rises without end where no policy obeys."""
+        limit = curved(task.blocks.constraints[0])
         assert limit is not None
-        V, price = judge.unconstrained.V, None
-        if start is not None:
-            V, price = judge.prove(start[1]).V, limit.price_of(start[1][0])
-        status = climb(judge, limit, V, price)
-        return status, f"Newton's method on the dual, {judge.steps} steps"
-
-
-def climb(judge: Judge, limit: Ball | Entropic, V: Array, price: float | None) -> Status | None:
-    """Climb the dual from V and the price, or from the price that V suggests."""
-    dynamics, c = judge.dynamics, judge.c
-    inflow = (1 - dynamics.gamma) * dynamics.rho
-    highest = float(np.max(c))
-    q = dynamics.advantage(c, V)
-    mu = price or limit.price(q)
-    if not (np.isfinite(mu) and mu > 0):  # every policy costs the same
-        return None
-    before, shift = 1.0, SHIFTS[1]
-    begun = dynamics.passes
-    for _ in range(MOST_STEPS):
-        if dynamics.passes - begun > MOST_PASSES:
-            return None
-        judge.iterations += 1
-        lift, mu, at = settle(limit, q, mu)
-        V, q = V + lift / (1 - dynamics.gamma), q - lift
-        judge.pending = at.d.copy
-        with np.errstate(over="ignore", invalid="ignore"):  # far from a limit that no policy meets
+        dynamics, c, start = task.dynamics, task.c, task.start
+        V = task.unconstrained.V if start is None else start.V
+        inflow = (1 - dynamics.gamma) * dynamics.rho
+        highest = float(np.max(c))
+        q = dynamics.advantage(c, V)
+        mu = limit.price(q) if start is None else limit.price_of(start.duals[0]) or limit.price(q)
+        if not (np.isfinite(mu) and mu > 0):  # every policy costs the same
+            return
+        before, shift = 1.0, SHIFTS[1]
+        begun = dynamics.passes
+        for _ in range(MOST_STEPS):
+            if dynamics.passes - begun > MOST_PASSES:
+                return
+            lift, mu, at = settle(limit, q, mu)
+            V, q = V + lift / (1 - dynamics.gamma), q - lift
             flow, border = dynamics.flow_of_two(at.d, -at.weights * at.slope)
-        r, g = inflow - flow, at.value - limit.bound
-        height = float(inflow @ V) - mu * limit.bound + at.least
-        left = max(float(np.abs(r).sum()) / (1 - dynamics.gamma), abs(g) / limit.scale)
-        close = left <= ASK * judge.tolerance
-        if close or judge.limit() is not None:
-            judge.propose(at.d)
-            judge.prove([limit.dual(at, mu)], V)
-        judge.record(left)
-        if (close or judge.limit() is not None) and (status := judge.verdict()) is not None:
-            return status
-        if height > highest or not np.isfinite(height):
-            return None
-        exact = min(LOOSEST, max(min(left, left / max(before, 1e-300)), ENOUGH * judge.tolerance / max(left, 1e-300)))
-        x, m = direction(judge, at, r, border, g, exact, shift)
-        change, rise = dynamics.advantage(np.zeros_like(c), x), float(r @ x) + g * m
-        length = 1.0 if m >= 0 else min(1.0, -0.9 * mu / m)
-        while length > SHORTEST:
-            new_q, new_mu = q + length * change, mu + length * m
-            new = limit.respond(new_q, new_mu)
-            there = float(inflow @ (V + length * x)) - new_mu * limit.bound + new.least
-            if there >= height + ARMIJO * length * rise - 1e-14 * abs(height):
-                break
-            length /= 2
-        shift = min(max(shift * (0.1 if length == 1.0 else 100.0 if length < 0.1 else 1.0), SHIFTS[0]), SHIFTS[2])
-        if length <= SHORTEST:
-            if shift == SHIFTS[2]:
-                return None
-            continue
-        V, mu, q, before = V + length * x, new_mu, new_q, left
-    return None
+            r, g = inflow - flow, at.value - limit.bound
+            height = float(inflow @ V) - mu * limit.bound + at.least
+            left = max(float(np.abs(r).sum()) / (1 - dynamics.gamma), abs(g) / limit.scale)
+            yield Proposal(
+                at.d.copy, partial(_duals, limit, at, mu), partial(np.copy, V), left, left <= READY * task.tolerance
+            )
+            if height > highest or not np.isfinite(height):
+                return
+            exact = max(min(left, left / max(before, 1e-300)), ENOUGH * task.tolerance / max(left, 1e-300))
+            x, m = direction(dynamics, at, r, border, g, min(LOOSEST, exact), shift)
+            change, rise = dynamics.advantage(np.zeros_like(c), x), float(r @ x) + g * m
+            length = 1.0 if m >= 0 else min(1.0, -0.9 * mu / m)
+            while length > SHORTEST:
+                new_q, new_mu = q + length * change, mu + length * m
+                new = limit.respond(new_q, new_mu)
+                there = float(inflow @ (V + length * x)) - new_mu * limit.bound + new.least
+                if there >= height + ARMIJO * length * rise - 1e-14 * abs(height):
+                    break
+                length /= 2
+            shift = min(max(shift * (0.1 if length == 1.0 else 100.0 if length < 0.1 else 1.0), SHIFTS[0]), SHIFTS[2])
+            if length <= SHORTEST:
+                if shift == SHIFTS[2]:
+                    return
+                continue
+            V, mu, q, before = V + length * x, new_mu, new_q, left
+
+
+def _duals(limit: Ball | Entropic, at: Response, mu: float) -> list[Array]:
+    return [limit.dual(at, mu)]
 
 
 def settle(limit: Ball | Entropic, q: Array, mu: float) -> tuple[float, float, Response]:
@@ -267,10 +256,10 @@ def settle(limit: Ball | Entropic, q: Array, mu: float) -> tuple[float, float, R
 
 
 def direction(
-    judge: Judge, at: Response, r: Array, border: Array, g: float, accuracy: float, shift: float
+    dynamics: Dynamics, at: Response, r: Array, border: Array, g: float, accuracy: float, shift: float
 ) -> tuple[Array, float]:
     """Solve Newton's system ``B' W B (x, m) = (r, g)``; its border ``M'W F'(d)`` is the flow of ``-W F'(d)``."""
-    dynamics, W = judge.dynamics, at.weights
+    W = at.weights
     with np.errstate(over="ignore", invalid="ignore"):
         corner = float(W @ at.slope**2)
     if not np.isfinite(corner):

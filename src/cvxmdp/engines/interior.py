@@ -7,6 +7,9 @@ It solves, with a slack for each side of the rows,
 by Mehrotra's predictor and corrector.  With z the reduced costs ``c + M V + E'(m - n)``, and m, n the multipliers of
 the sides, each step makes ``d z``, ``s m`` and ``t n`` nearly equal and smaller.  Newton's system has the Hessian
 ``diag(z / d) + E' diag(m / s + n / t) E`` over pairs and reduces to one system over states.
+
+Rows may give way: then half the squared distance to them is added to the cost, and ``E d`` is replaced by ``E (d - v)``
+with the displacement ``v = E'(m - n)``.
 """
 
 from __future__ import annotations
@@ -23,13 +26,11 @@ import scipy.sparse as sp
 from cvxmdp.blocks import Constraint, Term
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.dynamics.base import Dynamics
-from cvxmdp.engines.base import Engine
+from cvxmdp.engines.base import Engine, Proposal, Proposals, Start, Task, needs_rows
 from cvxmdp.engines.hessian import Solve, factor, take_off
-from cvxmdp.engines.judge import Judge, Refutation
-from cvxmdp.engines.nearest import CLOSEST, SHARES
 from cvxmdp.engines.presolve import indicator
+from cvxmdp.engines.rounds import CLOSEST
 from cvxmdp.mdp import Array
-from cvxmdp.status import Status
 
 Mask = npt.NDArray[np.bool_]
 
@@ -49,8 +50,8 @@ FIRST_ROOM = 0.1
 """Slacks begin at this share of the size of their row, at least."""
 LIFT = 1e-14
 """Added to the rows' own matrix, relatively, for rows that depend on each other."""
-ASK = 3.0
-"""The judge is asked once the gap is within this many tolerances."""
+READY = 3.0
+"""A point is judged once the gap is within this many tolerances."""
 
 
 @dataclass(frozen=True)
@@ -71,63 +72,27 @@ class Interior(Engine):
     """
 
     name = "interior"
+    said = "interior point method, {steps} steps"
     most_passes = MOST_STEPS
     helped = True
 
     def needs(self, constraints: Sequence[Constraint], terms: Sequence[Term]) -> str | None:
-        return self._needs_rows(constraints, terms)
+        return needs_rows(constraints, terms)
 
-    def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status | None, str]:
-        """Step until the judge is satisfied; no status where steps lead nowhere, as when no policy obeys."""
-        assert judge.blocks.linear is not None
-        if judge.refutation is not None:  # another engine has proven that no policy obeys
-            status = self._approach(judge, judge.blocks.linear) if judge.wants_nearest else Status.INFEASIBLE
-            return status, "interior point method for the nearest policy"
-        point = Point(judge, judge.blocks.linear, judge.c)
-        judge.pending = lambda: point.d
-        status = None
+    def proposals(self, task: Task) -> Proposals:
+        """Step as long as that leads anywhere; the dual value rises without end where no policy obeys."""
+        soft = task.blocks.soft_rows
+        point = Point(task, soft or task.blocks.rows, None if soft is None else task.start)
+        goal = READY * task.tolerance if soft is None else CLOSEST * point.nearness
+        left = np.inf
         for _ in range(MOST_STEPS):
-            judge.iterations += 1
             gap, excess = point.gap(), point.excess()
-            limit = judge.limit()
-            close = max(gap, excess) <= ASK * judge.tolerance or limit is not None
-            if close:
-                judge.propose(point.d)
-                judge.prove(judge.blocks.split([point.multipliers()]), point.unit * point.V)
-            judge.record(excess)
-            if close and (status := judge.verdict()) is not None:
+            left = max(gap, excess) if soft is None else gap
+            yield point.proposal(excess, ready=left <= goal, suspect=point.height() > point.highest)
+            if (soft is not None and left <= goal) or not point.step():
                 break
-            if point.height() > point.highest and judge.refute(judge.blocks.split([point.multipliers()])) is not None:
-                status = self._approach(judge, judge.blocks.linear) if judge.wants_nearest else Status.INFEASIBLE
-                break
-            if not point.step():
-                break
-        return status, f"interior point method, {judge.steps} steps"
-
-    def _approach(self, judge: Judge, linear: Linear) -> Status | None:
-        """Find the nearest policy and the cheapest of them (see nearest.py); no status where that did not succeed."""
-        assert judge.best is not None
-        for share in (0.0, *SHARES) if judge.seek == "policy" else (0.0,):
-            assert judge.refutation is not None
-            scale = share * judge.refutation.distance**2 / max(judge.best.scale, 1e-300)
-            point = Point(judge, linear, scale * judge.c, judge.refutation)
-            goal = CLOSEST * judge.refutation.distance**2 / point.unit
-            for _ in range(MOST_STEPS):
-                judge.iterations += 1
-                judge.record(point.excess())
-                if point.gap() <= goal or judge.limit() is not None or not point.step():
-                    break
-            duals = judge.blocks.split([point.multipliers()])
-            if share == 0.0:
-                judge.refute(duals)
-                judge.propose(point.d)
-                if not judge.near:
-                    return judge.limit() and Status.INFEASIBLE
-            else:
-                judge.settle(point.d)
-                if judge.cheapest([dual / scale for dual in duals]) or judge.limit() is not None:
-                    break
-        return Status.INFEASIBLE
+        if soft is not None and left > goal:
+            yield point.proposal(point.excess(), ready=True, suspect=False)
 
 
 class Sides:
@@ -172,18 +137,17 @@ class Move:
 class Point:
     """Where the method is.  Costs are in units of ``|c|'d`` and rows in units of ``max(|limit|, |row|'d)``.
 
-    With a refutation, half the squared distance to the limits is added to the cost, and the limits give way: ``E d`` is
-    replaced by ``E (d - v)`` with the displacement ``v = E'(m - n)``.
+    Where rows give way, the duals of ``start`` say how far they have to.
     """
 
-    def __init__(self, judge: Judge, linear: Linear, c: Array, refutation: Refutation | None = None) -> None:
-        self.judge, self.dynamics = judge, judge.dynamics
-        dynamics = self.dynamics
+    def __init__(self, task: Task, linear: Linear, start: Start | None) -> None:
+        self.task, self.dynamics = task, task.dynamics
+        dynamics, c = self.dynamics, task.c
         pi = np.repeat(EVEN / np.diff(dynamics.first), np.diff(dynamics.first))
-        pi += (1 - EVEN) * indicator(dynamics, judge.unconstrained.pairs)
+        pi += (1 - EVEN) * indicator(dynamics, task.unconstrained.pairs)
         self.d = d = dynamics.occupancy(pi)
         # The nearest allowed point need not be a distribution, so that all limits count.
-        upper, lower = linear.binding() if refutation is None else (linear.upper, linear.lower)
+        upper, lower = linear.binding() if start is None else (linear.upper, linear.lower)
         self.num_rows, self.kept = upper.size, np.flatnonzero(np.isfinite(upper) | np.isfinite(lower))
         rows, upper, lower = linear.rows[self.kept], upper[self.kept], lower[self.kept]
         limits = np.maximum(*(np.where(np.isfinite(b), np.abs(b), 0.0) for b in (upper, lower)))
@@ -193,20 +157,23 @@ class Point:
         self.E = sp.csr_array(rows) if sp.issparse(rows) else rows
         self.unit = max(float(np.abs(c) @ d), 1e-300)
         self.give: Any = None
-        if refutation is not None:
-            # In these units multipliers are about one where those of the refutation are right.
-            margin = refutation.margin / float(np.abs(np.concatenate(refutation.duals)[self.kept]) @ self.sizes)
-            self.unit = refutation.distance**2 / margin
+        self.nearness = 0.0
+        """The squared distance to rows that give way, as the start knows it."""
+        if start is not None:
+            # In these units multipliers are about one where those of the start are right.
+            self.unit = float(np.abs(start.duals[0][self.kept]) @ self.sizes)
+            away = linear.rows.T @ start.duals[0]
+            self.nearness = float(away @ away) / self.unit
             self.give = self.unit * (self.E @ self.E.T)
         self.c = c / self.unit
-        self.highest = float(np.max(self.c))
+        self.highest = float(np.max(self.c)) if start is None else np.inf
         self.equal = upper == lower
         upper, lower = upper / self.sizes, lower / self.sizes
         self.goal = np.where(self.equal, upper, 0.0)
         # Lowering V everywhere raises all reduced costs alike, so that they begin positive.
-        V = judge.unconstrained.V / self.unit if refutation is None else np.zeros(dynamics.num_states)
+        V = task.unconstrained.V / self.unit if start is None else np.zeros(dynamics.num_states)
         reduced = dynamics.advantage(self.c, V)
-        lift = max(float(reduced @ d), judge.tolerance) if refutation is None else 1.0
+        lift = max(float(reduced @ d), task.tolerance) if start is None else 1.0
         self.V = V - lift / (1 - dynamics.gamma)
         mu = float(d @ (reduced + lift)) / d.size
         values = self.E @ d
@@ -214,6 +181,13 @@ class Point:
         self.sides = Sides(1.0, upper, values, mu, self.equal), Sides(-1.0, lower, values, mu, self.equal)
         self.z = np.maximum(dynamics.advantage(self.c, self.V) + self.E.T @ self.net(), 0.1 * lift)
         self.inflow = (1 - dynamics.gamma) * dynamics.rho
+
+    def proposal(self, excess: float, ready: bool, suspect: bool) -> Proposal:
+        """Propose the policy and the multipliers of this point."""
+        return Proposal(
+            lambda: self.d, lambda: self.task.blocks.split([self.multipliers()]), lambda: self.unit * self.V, excess,
+            ready, suspect=suspect,
+        )  # fmt: skip
 
     def values(self) -> Array:
         """What is limited: ``E d``, or ``E (d - v)``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import daqp
 import numpy as np
@@ -12,9 +12,12 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from cvxmdp.constraints.linear import EQUALITY, INFINITE, Linear
-from cvxmdp.engines.judge import Judge
+from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines.presolve import occupancy_of, policy_iteration
 from cvxmdp.mdp import Array, Indices
+
+if TYPE_CHECKING:
+    from cvxmdp.engines.base import Task
 
 LARGEST = 1e9
 """Policies beyond a limit by this many times more than the next one are left out of the linear programs."""
@@ -22,34 +25,63 @@ FAR = 1e3
 """How many times its size a limit has to be exceeded to be far."""
 FREE = 1e-9
 """A policy is free of cost below this share of what most pairs cost."""
+MOST_HELD = 50_000_000
+"""Visited pairs (600 MB) of the policies that are passed on to the next problem; the last ones are kept."""
+
+Column = tuple[npt.NDArray[np.int32], Array]
+"""The visited pairs of a policy and how often they are visited."""
 
 
 @dataclass(eq=False)
+class Columns:
+    """Deterministic policies met so far in a model: whatever the limits, the next problem may mix them."""
+
+    known: dict[bytes, Column] = field(default_factory=dict)
+
+    def add(self, dynamics: Dynamics, pairs: Indices) -> Column | None:
+        """Add a policy and return its column; None where it was there already."""
+        key = hashlib.sha256(np.ascontiguousarray(pairs).data).digest()
+        if key in self.known:
+            return None
+        self.known[key] = found = column(occupancy_of(dynamics, pairs))
+        return found
+
+    def passed_on(self) -> list[Column]:
+        """Forget the first ones where they are too many to hold, and return the others."""
+        held = np.cumsum([visited.size for visited, _ in reversed(self.known.values())])
+        kept = int(np.searchsorted(held, MOST_HELD, side="right"))
+        self.known = dict(list(self.known.items())[len(self.known) - kept :])
+        return list(self.known.values())
+
+
+def column(d: Array) -> Column:
+    """Return an occupancy as a column: there are fewer pairs than four bytes count, and many policies."""
+    visited = np.flatnonzero(d).astype(np.int32)
+    return visited, d[visited]
+
+
 class Mixture:
-    """Policies met so far, each with its cost and its rows, and the small linear programs over their weights."""
+    """Policies met so far, each with its cost and its rows, and the small programs over their weights."""
 
-    judge: Judge
-    linear: Linear
-    occupancies: list[tuple[npt.NDArray[np.int32], Array]] = field(default_factory=list)
-    """The visited pairs of each policy and how often they are visited."""
-    costs: list[float] = field(default_factory=list)
-    values: list[Array] = field(default_factory=list)
-    seen: set[bytes] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        """Measure each row by its limit or its size under the unconstrained optimum."""
-        linear, judge = self.linear, self.judge
-        self.cost_scale = _natural(judge)
-        d = judge.best.d if judge.best else np.full(judge.c.size, 1 / judge.c.size)
+    def __init__(self, task: Task, linear: Linear) -> None:
+        """Measure each row by its limit or its size under the best policy so far."""
+        self.task, self.linear = task, linear
+        self.cost_scale = _natural(task)
         limit = np.maximum(*(np.where(np.isfinite(side), np.abs(side), 0.0) for side in (linear.upper, linear.lower)))
-        size = np.where(limit > 0, limit, 1e-3 * np.asarray(linear.sizes @ d).ravel())
+        size = np.where(limit > 0, limit, 1e-3 * np.asarray(linear.sizes @ task.best.d).ravel())
         self.scale = np.where(size > 0, size, 1.0)
         # Rows as  signs * (E d) <= limits, one for each side that could be exceeded.
         up, down = (np.isfinite(side) for side in linear.binding())
         self.which = np.concatenate([np.flatnonzero(up), np.flatnonzero(down)])
         self.signs = np.concatenate([np.ones(up.sum()), -np.ones(down.sum())])
         self.limits = np.concatenate([linear.upper[up], -linear.lower[down]]) / self.scale[self.which]
-        self.relaxation = np.zeros(linear.upper.size)
+        self.columns: list[Column] = []
+        self.costs: list[float] = []
+        self.values: list[Array] = []
+        self.add(column(task.best.d))
+        for met in task.columns.passed_on():
+            self.add(met)
+        self._meet_far()
 
     def frozen_rows(self) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
         """Cost and sides as columns over pairs, the limits of the sides, and which of them are equalities."""
@@ -58,7 +90,7 @@ class Mixture:
         rows = linear.rows[self.which[self.kept]]
         rows = np.asarray(rows.todense()) if sp.issparse(rows) else rows
         sides = (self.signs / self.scale[self.which])[self.kept, None] * rows
-        costs = np.vstack([self.judge.c / self.cost_scale, sides]).T
+        costs = np.vstack([self.task.c / self.cost_scale, sides]).T
         return (
             np.ascontiguousarray(costs),
             self.limits[self.kept],
@@ -71,33 +103,24 @@ class Mixture:
         sides[self.kept] = self.cost_scale * multipliers
         return self.dual(sides)
 
-    def add(self, d: Array) -> None:
+    def add(self, added: Column) -> None:
         """Add an occupancy."""
-        visited = np.flatnonzero(d).astype(np.int32)  # there are fewer pairs than four bytes count, and many policies
-        self.occupancies.append((visited, d[visited]))
-        self.costs.append(float(self.judge.c @ d) / self.cost_scale)
-        self.values.append(self.sides(d))
-
-    def sides(self, d: Array) -> Array:
-        """Return the scaled rows of an occupancy, to be compared with the limits."""
+        visited, mass = added
+        d = np.zeros(self.task.c.size)
+        d[visited] = mass
+        self.columns.append(added)
+        self.costs.append(float(self.task.c @ d) / self.cost_scale)
         rows = np.asarray(self.linear.rows @ d).ravel() / self.scale
-        return np.asarray(self.signs * rows[self.which])
-
-    def relax(self, displacement: Array) -> None:
-        """Move the limits by a displacement v: ``E v`` is added to them."""
-        self.relaxation = np.asarray(self.linear.rows @ displacement).ravel()
-        self.limits = self.limits + self.signs * (self.relaxation / self.scale)[self.which]
+        self.values.append(np.asarray(self.signs * rows[self.which]))
 
     def add_policy(self, pairs: Indices) -> bool:
         """Add a deterministic policy; return False when it was there already."""
-        key = hashlib.sha256(np.ascontiguousarray(pairs).data).digest()
-        if key in self.seen:
-            return False
-        self.seen.add(key)
-        self.add(occupancy_of(self.judge.dynamics, pairs))
-        return True
+        found = self.task.columns.add(self.task.dynamics, pairs)
+        if found is not None:
+            self.add(found)
+        return found is not None
 
-    def meet_far(self) -> None:
+    def _meet_far(self) -> None:
         """Where the first policy is far beyond a limit, add the policy that is best at meeting that limit.
 
         Without it, prices would have to rise by as many orders of magnitude before any policy obeys.
@@ -106,15 +129,15 @@ class Mixture:
         for side in np.flatnonzero(beyond > FAR):
             multipliers = np.zeros(self.limits.size)
             multipliers[side] = 1.0
-            deadline = self.judge.deadline
-            self.add_policy(policy_iteration(self.judge.dynamics, self.normal(multipliers), deadline=deadline).pairs)
+            priced = policy_iteration(self.task.dynamics, self.normal(multipliers), deadline=self.task.deadline)
+            self.add_policy(priced.pairs)
 
     def mix(self, weights: Array) -> Array:
         """Return the occupancy of a mixture."""
         taken = np.flatnonzero(weights > 0)
-        d = np.zeros(self.judge.c.size)
+        d = np.zeros(self.task.c.size)
         for j in taken:
-            visited, mass = self.occupancies[j]
+            visited, mass = self.columns[j]
             d[visited] += weights[j] / weights[taken].sum() * mass
         return d
 
@@ -132,28 +155,15 @@ class Mixture:
         """``E'lambda``."""
         return np.asarray(self.linear.rows.T @ self.dual(multipliers)).ravel()
 
-    def least_excess(self) -> tuple[Array, Array, float]:
-        """Weights of least worst excess ``t``, the multipliers that prove it, and the excess."""
-        A, count = np.stack(self.values, axis=1), len(self.values)
-        answer = _solve(
-            np.append(np.zeros(count), 1.0),
-            np.hstack([A, -np.ones((A.shape[0], 1))]),
-            self.limits,
-            np.append(np.ones(count), 0.0),
-            [(0, None)] * count + [(None, None)],
-        )
-        return answer.x[:-1], -answer.ineqlin.marginals, float(answer.x[-1])
-
-    def nearest(self) -> tuple[Array, Array]:
+    def nearest(self, unit: float) -> tuple[Array, Array]:
         """Weights of least Euclidean distance to the constraints, and the multipliers that prove it.
 
         With ``E' = Q R`` a displacement ``Q t`` of least norm is sought such that the mixture minus it obeys.
+        Distances may be a millionth of an occupancy: they are counted in a ``unit``.
         """
         A, count = np.stack(self.values, axis=1), len(self.values)
         norms = self.linear.norms / self.scale
         F = self.signs[:, None] * (self.linear.factor * norms[:, None])[self.which]
-        # Distances may be a millionth of an occupancy: measure them by the last mixture's own.
-        unit = max(self.judge.nearest_distance, 1e-12)
         rank = F.shape[1]
         H = np.diag(np.append(np.zeros(count), np.ones(rank)))
         sides = np.maximum(np.abs(F).sum(axis=1), 1e-300) * unit
@@ -166,7 +176,7 @@ class Mixture:
         x, _, _, info = daqp.solve(
             H, np.zeros(count + rank), rows, upper, lower, sense, primal_tol=1e-11, dual_tol=1e-12
         )
-        multipliers = np.maximum(np.asarray(info["lam"])[count + rank : -1], 0.0) * unit / sides
+        multipliers = np.maximum(np.asarray(info["lam"])[count + rank : -1], 0.0) * unit**2 / sides
         return np.maximum(x[:count], 0.0), multipliers
 
     def least_cost(self, penalty: float) -> tuple[Array, Array, float]:
@@ -196,16 +206,15 @@ class Mixture:
         return weights, -answer.ineqlin.marginals / units * self.cost_scale, excess
 
 
-def _natural(judge: Judge) -> float:
-    """Return the size of the cost under the optimum without limits or, where that is free, the cost of most pairs.
+def _natural(task: Task) -> float:
+    """Return the size of the cost under the best policy so far or, where that is free, the cost of most pairs.
 
     A few pairs may have a penalty that is a trillion times as large, which good policies never pay.
     """
-    sizes = np.abs(judge.c)
+    sizes = np.abs(task.c)
     typical = float(np.median(sizes[sizes > 0])) if np.any(sizes > 0) else 1.0
-    if judge.best is not None and judge.best.scale > FREE * typical:
-        return judge.best.scale
-    return typical
+    scale = float(sizes @ task.best.d)
+    return scale if scale > FREE * typical else typical
 
 
 def _solve(cost: Array, A: Array, b: Array, ones: Array, bounds: list[tuple[float | None, float | None]]) -> Any:

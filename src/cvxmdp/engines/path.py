@@ -26,11 +26,9 @@ import scipy.sparse as sp
 from cvxmdp import interrupts
 from cvxmdp.barriers import Barrier, Part, View
 from cvxmdp.dynamics.normal import LONG_STATES, Pattern, reached_states
-from cvxmdp.engines.base import Engine
-from cvxmdp.engines.judge import Judge
+from cvxmdp.engines.base import Engine, Proposal, Proposals, Task
 from cvxmdp.engines.presolve import indicator, policy_iteration
 from cvxmdp.mdp import MDP, Array, Indices
-from cvxmdp.status import Status
 from cvxmdp.threads import one_blas_thread
 
 Mask = npt.NDArray[np.bool_]
@@ -72,8 +70,8 @@ LEAST_LIFT = 1e-3
 """By how much reduced costs are raised at the start at least, relative to the cost."""
 LOW = 0.1
 """Least reduced cost at the start, relative to their mean."""
-ASK = 0.2
-"""The judge is asked once what is left is within this share of the tolerance."""
+READY = 0.2
+"""A point is judged once what is left is within this share of the tolerance."""
 STALL = 6
 """Steps without progress towards the limits after which a proof is tried that no policy obeys."""
 PENALTY = 10.0
@@ -98,80 +96,65 @@ class Path(Engine):
     """
 
     name = "path"
+    said = "path following, {steps} steps"
     most_passes = 2 * MOST_STEPS
     threads_from = 800
     """States from which on a second thread helps its factors; below, it only waits where cores are busy."""
 
-    def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status | None, str]:
-        """Follow the path until the judge is satisfied; no status where it stalls, or where no policy obeys."""
-        status = None
-        program = Program.of(judge)
-        if program is not None and judge.refutation is None and judge.wants_optimum:
-            # Fronts of sparse factors are too small for a second thread.
-            with one_blas_thread(program.pattern.order is not None):
-                status = follow(judge, program)
-        return status, f"path following, {judge.steps} steps"
-
-
-def follow(judge: Judge, program: Program) -> Status | None:
-    """Step until the judge is satisfied; no status where steps lead nowhere, or where no policy obeys."""
-    point = Point(program)
-    judge.pending = lambda: program.view.fill(point.d)
-    least_open, since = np.inf, 0
-    for _ in range(MOST_STEPS):
-        judge.iterations += 1
-        point.linearize()
-        left = max(point.gap, point.open)
-        if not np.isfinite(left):
-            return judge.verdict()
-        close = left <= ASK * judge.tolerance or judge.limit() is not None
-        if close:
-            program.offer(point)
-        judge.record(left)
-        if close and (status := judge.verdict()) is not None:
-            return status
-        since = 0 if point.open < 0.5 * least_open else since + 1
-        least_open = min(least_open, point.open)
-        if since >= STALL and point.open > judge.tolerance and judge.blocks.constraints:
-            since = 0
-            if judge.refute(program.duals(point)) is not None:
-                # Where all is flat the next engine finds a tighter proof in no time.
-                return None if judge.wants_nearest or judge.blocks.flat else Status.INFEASIBLE
-        if not point.step():
-            break
-    point.linearize()
-    if np.isfinite(point.gap + point.open):
-        program.offer(point)
-    return judge.verdict()
+    def proposals(self, task: Task) -> Proposals:
+        """Follow the path as long as steps lead anywhere."""
+        program = Program.of(task)
+        if program is None:
+            return
+        # Fronts of sparse factors are too small for a second thread.
+        with one_blas_thread(program.pattern.order is not None):
+            point = Point(program)
+            least_open, since = np.inf, 0
+            for _ in range(MOST_STEPS):
+                point.linearize()
+                left = max(point.gap, point.open)
+                if not np.isfinite(left):
+                    return
+                since = 0 if point.open < 0.5 * least_open else since + 1
+                least_open = min(least_open, point.open)
+                stalled = since >= STALL and point.open > task.tolerance
+                since = 0 if stalled else since
+                yield program.proposal(point, left, left <= READY * task.tolerance, stalled)
+                if not point.step():
+                    break
+            point.linearize()
+            left = max(point.gap, point.open)
+            if np.isfinite(left):
+                yield program.proposal(point, left, ready=True, suspect=False)
 
 
 class Program:
     """A problem as the method sees it: pairs that may be taken in states that are reached, in units of the cost."""
 
     def __init__(
-        self, judge: Judge, view: View, pattern: Pattern, unit: float, q: Array, chance: float, noticed: float
+        self, task: Task, view: View, pattern: Pattern, unit: float, q: Array, chance: float, noticed: float
     ) -> None:
-        self.judge, self.view, self.pattern, self.unit, self.q = judge, view, pattern, unit, q
+        self.task, self.view, self.pattern, self.unit, self.q = task, view, pattern, unit, q
         self.chance, self.noticed = chance, noticed
-        self.c: Array = view.take(judge.c) / unit
+        self.c: Array = view.take(task.c) / unit
         self.parts: list[Part] = []
         self.of_member: list[Barrier] = []
 
     @classmethod
-    def of(cls, judge: Judge) -> Program | None:
+    def of(cls, task: Task) -> Program | None:
         """State a problem; None where a set or term has no barrier, or where what is forbidden cannot be avoided."""
-        mdp, members = judge.mdp, judge.blocks.members
+        mdp, members = task.mdp, task.blocks.members
         allowed = np.ones(mdp.num_pairs, dtype=bool)
         for member in members:
             if (forbidden := member.forbidden()) is not None:
                 allowed &= ~forbidden
-        whole = judge.dynamics.pattern if np.all(allowed) else None
+        whole = task.dynamics.pattern if np.all(allowed) else None
         found = (np.arange(mdp.num_pairs), np.arange(mdp.num_states), 1.0) if whole else _reached(mdp, allowed)
         if found is None:
             return None
         kept, states, chance = found
-        noticed = _noticed(judge)
-        inflow, d = _start(judge, kept, states, EVEN_START * noticed)
+        noticed = _noticed(task)
+        inflow, d = _start(task, kept, states, EVEN_START * noticed)
         if not np.all(d > 0):
             return None
         owner = np.searchsorted(states, mdp.state[kept])
@@ -183,8 +166,8 @@ class Program:
         for member in members:
             if (change := member.shrink(view)) is not None:
                 view = replace(view, weights=view.weights * change, d=view.d * change)
-        unit = float(np.abs(view.take(judge.c)) @ view.d) + judge.blocks.size_of_value(view.fill(view.d))
-        program = cls(judge, view, pattern, unit if unit > 0 else 1.0, inflow[states], chance, noticed)
+        unit = float(np.abs(view.take(task.c)) @ view.d) + task.blocks.size_of_value(view.fill(view.d))
+        program = cls(task, view, pattern, unit if unit > 0 else 1.0, inflow[states], chance, noticed)
         for member in members:
             stated = member.barrier(view, program.unit)
             if stated is None:
@@ -193,23 +176,25 @@ class Program:
             program.of_member.append(stated)
         return program
 
-    def offer(self, point: Point) -> None:
-        """Have the judge look at the policy and the duals of a point."""
-        self.judge.propose(self.view.fill(point.d))
-        self.judge.prove(self.duals(point), self.values(point))
+    def proposal(self, point: Point, left: float, ready: bool, suspect: bool) -> Proposal:
+        """Propose the policy and the duals of a point."""
+        return Proposal(
+            lambda: self.view.fill(point.d), lambda: self.duals(point), lambda: self.values(point), left, ready,
+            suspect=suspect,
+        )  # fmt: skip
 
     def duals(self, point: Point) -> list[Array]:
         """Return one dual array a member in the user's units; what is forbidden costs more than any detour."""
-        range_of_costs = float(np.max(np.abs(self.judge.c))) + self.unit * float(np.ptp(point.V))
+        range_of_costs = float(np.max(np.abs(self.task.c))) + self.unit * float(np.ptp(point.V))
         # What is saved by way of a forbidden pair may be saved for ever, and the pair may be met by chance.
-        price = PENALTY * range_of_costs / (self.chance * (1 - self.judge.dynamics.gamma))
+        price = PENALTY * range_of_costs / (self.chance * (1 - self.task.dynamics.gamma))
         lack = self.unit * np.maximum(-(point.Z[: point.num] + point.off), 0.0)
         return [stated.dual(self.unit, price, lack) for stated in self.of_member]
 
     def values(self, point: Point) -> Array:
         """Return the values of all states."""
-        V = self.judge.unconstrained.V.copy()
-        V[self.view.states] = self.unit * (point.V + point.level / (1 - self.judge.dynamics.gamma))
+        V = self.task.unconstrained.V.copy()
+        V[self.view.states] = self.unit * (point.V + point.level / (1 - self.task.dynamics.gamma))
         return V
 
 
@@ -235,21 +220,20 @@ def _reached(mdp: MDP, allowed: Mask) -> tuple[Indices, Indices, float] | None:
     return kept[np.isin(owner[kept], states)], states, chance
 
 
-def _noticed(judge: Judge) -> float:
+def _noticed(task: Task) -> float:
     """Return how rare visits have to be so that neither the cost nor a limit can notice them."""
-    assert judge.best is not None
-    largest = float(np.max(np.abs(judge.c)))
+    largest = float(np.max(np.abs(task.c)))
     # Without limits the cost may be next to nothing, which says little of what it is with them.
-    of_cost = max(judge.best.scale / largest, LEAST_NOTICED) if largest > 0 else 1.0
-    return min(1.0, of_cost, *(member.room() for member in judge.blocks.members))
+    of_cost = max(task.best.scale / largest, LEAST_NOTICED) if largest > 0 else 1.0
+    return min(1.0, of_cost, *(member.room() for member in task.blocks.members))
 
 
-def _start(judge: Judge, kept: Indices, states: Indices, share: float) -> tuple[Array, Array]:
+def _start(task: Task, kept: Indices, states: Indices, share: float) -> tuple[Array, Array]:
     """Return the inflow, a share of it into all states, and the mean occupancy of the pairs under some policies.
 
     These are the even policy, some between it and the best one without limits, and some that lead into the limits.
     """
-    dynamics, owner = judge.dynamics, judge.dynamics.owner
+    dynamics, owner = task.dynamics, task.dynamics.owner
     rho = (1 - share) * dynamics.rho
     rho[states] += share / states.size
     even = np.zeros(dynamics.num_pairs)
@@ -258,8 +242,8 @@ def _start(judge: Judge, kept: Indices, states: Indices, share: float) -> tuple[
     outside[states] = False
     even[outside[owner]] = 1.0  # what is done there does not matter
     even /= dynamics.per_state(even)[owner]
-    best = indicator(dynamics, judge.unconstrained.pairs)
-    best = np.where((even[judge.unconstrained.pairs] > 0)[owner], best, even)
+    best = indicator(dynamics, task.unconstrained.pairs)
+    best = np.where((even[task.unconstrained.pairs] > 0)[owner], best, even)
     inflow = (1 - dynamics.gamma) * rho
 
     def occupancy(pi: Array) -> Array:
@@ -267,7 +251,7 @@ def _start(judge: Judge, kept: Indices, states: Indices, share: float) -> tuple[
         return np.maximum(dynamics.backward(pi)(inflow), inflow)[owner] * pi
 
     found = [occupancy((1 - soft) * best + soft * even) for soft in (1.0, *SOFT)]
-    for member in judge.blocks.constraints:
+    for member in task.blocks.constraints:
         if (inside := member.inside(np.mean(found, axis=0))) is not None:
             mass = np.where(even > 0, np.maximum(inside, 0.0), 0.0)
             visits = dynamics.per_state(mass)[owner]
@@ -277,8 +261,8 @@ def _start(judge: Judge, kept: Indices, states: Indices, share: float) -> tuple[
     for _ in range(MOST_LEADS):
         # Policies that lead towards limits which are far from being obeyed.
         d = np.mean(found, axis=0)
-        leads = [lead for member in judge.blocks.constraints if (lead := member.lead(d)) is not None]
-        if not leads or judge.limit() is not None:
+        leads = [lead for member in task.blocks.constraints if (lead := member.lead(d)) is not None]
+        if not leads or interrupts.over(task.deadline):
             break
         for lead in leads:
             led = policy_iteration(dynamics, lead, V, rounds=LEAD_ROUNDS)
@@ -300,9 +284,9 @@ class Point:
         from cvxmdp import _path
 
         self.program, self.parts = program, program.parts
-        view, gamma = program.view, program.judge.dynamics.gamma
+        view, gamma = program.view, program.task.dynamics.gamma
         d, pattern = view.d, program.pattern
-        V = program.judge.unconstrained.V[view.states] / program.unit
+        V = program.task.unconstrained.V[view.states] / program.unit
         # A constant in V counts (1 - gamma) times.  So it is an unknown of its own, the price of the total of d, in
         # place of the value of the state that is visited most.
         self.ground = int(np.argmax(view.per_state(d)))

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from cvxmdp.blocks import Block, Constraint, Response, Term, masked
-from cvxmdp.constraints.linear import Linear
+from cvxmdp.blocks import Block, Response, masked
 from cvxmdp.mdp import Array
+from cvxmdp.objectives.nearness import SquaredDistance
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +41,24 @@ class Piece(ABC):
     def response(self, touch: Touch, sigma: float) -> Response:
         """Return the Hessian there."""
 
+    def dual(self, touch: Touch, sigma: float) -> Array:
+        """Return the dual array of the gradient."""
+        return touch.gradient
+
+    def begin(self, dual: Array) -> None:
+        """Begin with the multiplier of a dual array."""
+        self.u = dual
+
     def update(self, touch: Touch, sigma: float) -> None:
         """Take the gradient as the next multiplier."""
         self.u = (touch.y - touch.z) / sigma
+
+
+def piece_of(block: Block, size: int) -> Piece:
+    """Return the piece that stands for a block."""
+    if block.is_rows:
+        return Rows(block)
+    return Smooth(block) if block.smooth else Copy(block, size)
 
 
 class Nonnegative(Piece):
@@ -64,11 +79,10 @@ class Nonnegative(Piece):
 class Rows(Piece):
     """Linear rows, each of norm one, met in the space of their values: their intersection is never projected on."""
 
-    def __init__(self, linear: Linear, shift: Array | None = None) -> None:
+    def __init__(self, linear: Any) -> None:
         self.norms = linear.norms
         self.rows: Any = linear.rows / linear.norms[:, None]
-        moved = 0.0 if shift is None else self.rows @ shift
-        self.lower, self.upper = linear.lower / self.norms + moved, linear.upper / self.norms + moved
+        self.lower, self.upper = linear.lower / self.norms, linear.upper / self.norms
         self.u = np.zeros(self.norms.size)
 
     def touch(self, d: Array, sigma: float) -> Touch:
@@ -88,49 +102,50 @@ class Rows(Piece):
         """Return the multipliers of the rows as the user gave them."""
         return np.asarray((touch.y - touch.z) / sigma / self.norms)
 
+    def begin(self, dual: Array) -> None:
+        """Begin with multipliers of the rows as the user gave them."""
+        self.u = dual * self.norms
+
 
 class Copy(Piece):
-    """A constraint, moved by ``shift``, or a convex term, on a copy of the occupancy."""
+    """A constraint, or a convex term, on a copy of the occupancy."""
 
-    def __init__(self, block: Block, size: int, shift: Array | None = None) -> None:
+    def __init__(self, block: Block, size: int) -> None:
         self.block = block
-        self.shift = np.zeros(size) if shift is None else shift
         self.u = np.zeros(size)
 
     def touch(self, d: Array, sigma: float) -> Touch:
-        y = d + sigma * self.u - self.shift
+        y = d + sigma * self.u
         z = self.block.prox(y, sigma)
         gradient = (y - z) / sigma
-        value = self.block.value(z) if isinstance(self.block, Term) else 0.0
-        return Touch(value + sigma * float(gradient @ gradient) / 2, gradient, y, z)
+        return Touch(self.block.value(z) + sigma * float(gradient @ gradient) / 2, gradient, y, z)
 
     def response(self, touch: Touch, sigma: float) -> Response:
-        return _scaled(self.block.response(touch.y, touch.z, sigma), 1 / sigma)
+        return self.block.response(touch.y, touch.z, sigma).scaled(1 / sigma)
 
     def dual(self, touch: Touch, sigma: float) -> Array:
-        """Return the dual array of the gradient."""
         return self.block.dual(touch.y, touch.z, 1 / sigma)
 
+    def begin(self, dual: Array) -> None:
+        self.u = self.block.normal(dual)[0]
 
-class Near(Piece):
-    """Half the squared distance to a set.  It is smooth as it is and needs no multiplier."""
 
-    def __init__(self, block: Constraint) -> None:
-        self.block = block
+class Smooth(Piece):
+    """A term that is smooth as it is and needs no multiplier: half the squared distance to a set."""
+
+    def __init__(self, block: Any) -> None:
+        self.block: SquaredDistance = block
         self.u = np.zeros(1)
 
     def touch(self, d: Array, sigma: float) -> Touch:
-        z = self.block.project(d)
+        z = self.block.nearest(d)
         return Touch(float((d - z) @ (d - z)) / 2, d - z, d, z)
 
     def response(self, touch: Touch, sigma: float) -> Response:
-        return _scaled(self.block.response(touch.y, touch.z, 1.0), 1.0)
+        return self.block.curvature(touch.y, touch.z)
+
+    def dual(self, touch: Touch, sigma: float) -> Array:
+        return self.block.gradient(touch.y, touch.z)
 
     def update(self, touch: Touch, sigma: float) -> None:
         """Do nothing."""
-
-
-def _scaled(response: Response, scale: float) -> Response:
-    factor = None if response.factor is None else response.factor * np.sqrt(scale)
-    more = None if response.more is None else response.more * np.sqrt(scale)
-    return Response(response.diagonal * scale, factor, response.signs, more)

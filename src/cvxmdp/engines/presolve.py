@@ -12,13 +12,16 @@ import numpy as np
 
 from cvxmdp import interrupts
 from cvxmdp.dynamics.base import Dynamics
-from cvxmdp.engines.prover import largest
+from cvxmdp.engines.exact import largest
 from cvxmdp.mdp import Array, Indices
 
 MOST_ROUNDS = 200
 """Policy iteration takes 5 to 20 rounds; any number gives a bound."""
 ROUNDING = 1e-12
 """Relative to the value: what an evaluation may be off by, so that smaller gains are not pursued."""
+
+LEAST_VISITS = 1e-300
+"""Below, the quotient of two denormal numbers need not sum to one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,3 +102,9 @@ def indicator(dynamics: Dynamics, pairs: Indices) -> Array:
     pi = np.zeros(dynamics.num_pairs)
     pi[pairs] = 1.0
     return pi
+
+
+def policy_of(dynamics: Dynamics, d: Array, otherwise: Indices) -> Array:
+    """Return the probabilities of the policy of an occupancy; in states of no mass it takes the pairs ``otherwise``."""
+    visits = dynamics.per_state(d)[dynamics.owner]
+    return np.divide(d, visits, out=indicator(dynamics, otherwise), where=visits > LEAST_VISITS)

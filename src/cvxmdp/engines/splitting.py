@@ -17,11 +17,9 @@ import numpy as np
 from cvxmdp.constraints.combine import Blocks
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines import elementwise
-from cvxmdp.engines.base import Engine
-from cvxmdp.engines.judge import Judge
+from cvxmdp.engines.base import Engine, Proposals, Task
 from cvxmdp.engines.regularized import Regularized, newton, qrpi
 from cvxmdp.mdp import Array
-from cvxmdp.status import Status
 
 Prox = Callable[[Array, float, float], Regularized]
 
@@ -149,18 +147,21 @@ class Splitting(Engine):
         return cls(2e-5, 1.5, 2, adaptive=False, evaluation="direct", prox="qrpi", stopping=(1e-5, 1e-4, 1e-6))
 
     name = "splitting"
+    said = "splitting, {steps} passes"
     most_passes = 5000
 
-    def run(self, judge: Judge, start: tuple[Array, list[Array]] | None) -> tuple[Status, str]:
-        """Run from ``start`` (an occupancy and duals) until the judge is satisfied; return the status and why."""
-        inner = Inner(self, judge.dynamics, judge.c, judge.unconstrained.V)
-        # Imported here, since both are drivers of this page.
-        from cvxmdp.engines.adaptive import run_adaptive
-        from cvxmdp.engines.as_in_paper import run_as_in_paper
+    @property
+    def open_ended(self) -> bool:
+        return self.stopping is None
 
-        if self.stopping is not None:
-            return run_as_in_paper(self, judge, inner)
-        return run_adaptive(self, judge, inner, start)
+    def proposals(self, task: Task) -> Proposals:
+        """Run to the letter of the paper, or in natural units."""
+        # Imported here, since both are drivers of this page.
+        from cvxmdp.engines.adaptive import adaptive
+        from cvxmdp.engines.as_in_paper import as_in_paper
+
+        inner = Inner(self, task.dynamics, task.c, task.unconstrained.V)
+        return adaptive(self, task, inner) if self.stopping is None else as_in_paper(self, task, inner)
 
 
 def natural_step(blocks: Blocks, c: Array, d: Array) -> float:

@@ -73,6 +73,8 @@ class Sum(Summand, list[Any]):
 class CustomTerm(Term):
     """A user's :class:`ConvexTerm` with what follows from its prox alone.  Its dual is the point ``z + u``."""
 
+    own = True
+
     def __init__(self, term: ConvexTerm, mdp: MDP) -> None:
         self.name = str(getattr(term, "name", type(term).__name__))
         self._term = term

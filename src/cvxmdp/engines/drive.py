@@ -1,0 +1,174 @@
+"""The driver: takes engines one after the other through their proposals, and has the judge look at them.
+
+It alone counts steps, reads the clock, decides when a proposal is judged, and hands over to the next engine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cvxmdp import interrupts
+from cvxmdp.constraints.combine import relative_ease
+from cvxmdp.engines.base import Answer, Engine, Proposal, Start, Task
+from cvxmdp.engines.judge import Judge
+from cvxmdp.engines.mixture import Columns
+from cvxmdp.engines.prover import Refutation
+from cvxmdp.status import Status
+from cvxmdp.threads import one_blas_thread
+
+PATIENCE = 200
+"""Passes of an engine after which the next one tries."""
+SECOND, SECOND_PAIRS = 1000, 5000
+"""Passes of the second round, and the pairs up to which they take seconds."""
+
+THIN = 1e-3
+"""Share of the tolerance, relative to the limits, below which a policy within the tolerance is sought in spite of a
+proof that none obeys: limits that just touch what is possible are computed numbers."""
+
+
+@dataclass(eq=False)
+class Drive:
+    """Engines at work on one problem, with a judge; ``seconds`` books what each takes."""
+
+    judge: Judge
+    columns: Columns
+    decide: Callable[[], Status | None]
+    """Another way to find out whether a policy obeys, for once; it also may find one."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+    """What each engine did."""
+    last: Engine | None = None
+    """The engine that all others give up for."""
+    tried: bool = False
+    """Whether it was tried to find out otherwise whether a policy obeys."""
+
+    def __call__(self, engines: Sequence[Engine], start: Start | None) -> Status | None:
+        """Run the engines until one has a verdict or a limit is reached; None where all gave up."""
+        # All but the last give up early where they crawl.  Where nothing is known then, those go on that can.
+        rounds = [(engine, PATIENCE) for engine in engines[:-1]] + [(engines[-1], self.judge.clock.max_iterations)]
+        if len(engines) > 1 and self.judge.prover.c.size <= SECOND_PAIRS:
+            rounds += [(engine, SECOND) for engine in engines[:-1] if engine.persists]
+        self.last = engines[-1]
+        for engine, patience in rounds:
+            began = time.perf_counter()
+            try:
+                status = self._guarded(engine, start, patience)
+            finally:
+                spent = time.perf_counter() - began
+                self.seconds[engine.name] = self.seconds.get(engine.name, 0.0) + spent
+            if status is not None or (status := self.judge.clock.limit()) is not None:
+                return status
+            if self.judge.gap <= self.judge.acceptable:
+                return Status.OPTIMAL
+            if engine is self.last and (status := self._decided()) is not None:
+                return status
+        return None
+
+    def _decided(self) -> Status | None:
+        """Find out whether a policy obeys, where that is not known after all this, unless it was tried before."""
+        if self.judge.obeyed or self.tried or not (self.last is None or self.last.open_ended):
+            return None
+        self.tried = True
+        self.said.append("the least distance to the limits")
+        return self.decide()
+
+    def _guarded(self, engine: Engine, start: Start | None, patience: int) -> Status | None:
+        """Run an engine, which may run away on a hard problem: nothing it proposes is believed."""
+        dynamics = self.judge.prover.dynamics
+        few = one_blas_thread(dynamics.compiled and dynamics.num_states < engine.threads_from)
+        begun = len(self.said)
+        try:
+            # A user need not hear of numbers that overflow.
+            with few, np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                return self._run(engine, start, patience)
+        except (ArithmeticError, np.linalg.LinAlgError):
+            said = f"{engine.name} broke down on numbers of very different sizes"
+        except interrupts.OutOfTimeError:
+            said = f"{engine.name} was stopped in the middle of a step"
+        except (MemoryError, RuntimeError):  # a factor was larger than predicted, which SciPy says in both ways
+            said = f"{engine.name} gave up on a factor"
+        self.said[begun:] = [said]
+        return None
+
+    def _run(self, engine: Engine, start: Start | None, patience: int) -> Status | None:
+        """Hear an engine's proposals; None where it gives up or its patience ends."""
+        clock, steps = self.judge.clock, 0
+        proposals = engine.proposals(self._task(start))
+        proposal: Proposal | None = None
+        answer: Answer | None = None
+        otherwise, mine = None, len(self.said)
+        self.said.append(engine.said.format(steps=0))
+        try:
+            while True:
+                proposal = next(proposals) if answer is None else proposals.send(answer)
+                clock.iterations, steps = clock.iterations + 1, steps + 1
+                self.said[mine] = (proposal.said or engine.said).format(steps=steps)
+                over = clock.limit() is not None or steps >= patience
+                answer, status = self._heard(proposal, over)
+                if status is None and not over and steps == PATIENCE and engine is self.last:
+                    status = self._decided()
+                if status is not None or over:
+                    return status
+                otherwise = proposal.otherwise
+        except StopIteration:
+            return otherwise
+        except KeyboardInterrupt:
+            self._save(proposal)
+            raise
+        finally:
+            proposals.close()
+
+    def _task(self, start: Start | None) -> Task:
+        judge, prover = self.judge, self.judge.prover
+        assert judge.best is not None
+        return Task(
+            prover.mdp, prover.dynamics, prover.c, judge.blocks, judge.tolerance, judge.clock.deadline,
+            prover.unconstrained, judge.best, start, self.columns,
+        )  # fmt: skip
+
+    def _heard(self, proposal: Proposal, over: bool) -> tuple[Answer, Status | None]:
+        """Have the judge look at a proposal as far as it is worth it, or where it is the last one."""
+        judge, asked = self.judge, proposal.ready or over
+        candidate = bound = status = None
+        if asked and proposal.occupancy is not None:
+            candidate = judge.propose(proposal.occupancy())
+        worth = asked or proposal.priced is not None or proposal.suspect
+        duals = proposal.duals() if worth and proposal.duals is not None else None
+        if duals is not None and (asked or proposal.priced is not None):
+            V = None if proposal.value is None else proposal.value()
+            bound = judge.prove(duals, V, proposal.priced or 0.0)
+        obeys = not judge.blocks.constraints or (candidate is not None and candidate.violation <= judge.tolerance)
+        if proposal.suspect and duals is not None and not obeys:
+            found = judge.refute(duals)
+            if found is None and candidate is not None:
+                found = judge.refute(judge.blocks.set_duals(candidate.d))
+            if found is not None:
+                if candidate is None and proposal.occupancy is not None:
+                    judge.propose(proposal.occupancy())
+                status = self._refuted(found)
+        judge.record(proposal.residual)
+        if status is None and asked:
+            status = judge.verdict()
+        assert judge.best is not None
+        return Answer(candidate, bound, judge.gap if judge.obeyed else judge.best.violation), status
+
+    def _refuted(self, found: Refutation) -> Status | None:
+        """Say that no policy obeys, unless that is so by next to nothing: then see first whether one nearly does."""
+        judge = self.judge
+        thin = THIN * judge.tolerance * relative_ease(judge.blocks.constraints, found.duals)
+        if found.margin > thin or (self.tried and not judge.obeyed):
+            return Status.INFEASIBLE
+        judge.refutation = None
+        return self._decided()
+
+    def _save(self, proposal: Proposal | None) -> None:
+        """Keep what an interrupted engine had, unless whoever interrupted it is waiting."""
+        if proposal is not None and proposal.occupancy is not None and not interrupts.requested():
+            with suppress(FloatingPointError):  # it may have been stopped while it broke down
+                self.judge.clock.stop()
+                self.judge.propose(proposal.occupancy())

@@ -1,0 +1,340 @@
+"""The prover: a policy becomes what it really does, and a vector V becomes a bound; rounding counts against us.
+
+*Bounds.*  ``(1 - gamma) rho'V + min over pairs of (c + u + M V) - top`` holds for every V in exact arithmetic.  What
+rounding may have added is left out: a few eps of the largest numbers that enter.  Where huge values of states that
+hardly matter would spoil that, as with penalties of 1e12, the sums are made in extended precision, and V is refined
+until the minimum is as good in the states that matter as in all others.  (A constant in V cancels, so V is centred.)
+
+*Policies.*  The visits x of a policy solve ``A x = (1 - gamma) rho`` with ``A = I - gamma P_pi'``, whose inverse is
+nowhere negative.  So if w is such that ``A w >= |r|`` for the residual r of a computed x, then ``|x* - x| <= w`` in
+every entry: visits of 1e-100 are known as well as those near one.  What w does not cover is bounded in the 1-norm.
+Rows of P, rho and the probabilities of a state are proportions: each counts divided by its exact sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp import interrupts
+from cvxmdp.blocks import Spread
+from cvxmdp.dynamics.base import Dynamics
+from cvxmdp.mdp import MDP, Array, Indices
+
+EPS = float(np.finfo(np.float64).eps)
+FINE = np.longdouble
+FINE_EPS = float(np.finfo(FINE).eps)
+"""Of extended precision; on machines that have none it is EPS, and everything holds with coarser errors."""
+CHUNK = 2**20
+"""Transitions that are copied to extended precision at a time."""
+MOST_REFINEMENTS = 6
+"""Of V in extended precision: each makes the residual smaller by about the solver's accuracy."""
+MOST_CORRECTIONS = 8
+"""Of visits."""
+NEGLIGIBLE = 0.01
+"""Share of the tolerance below which an error does not matter."""
+TINY = 1e-280
+"""Visits below this are as good as none: products with them are not exact any more."""
+COVERED = 1e-3
+"""Largest relative residual for which an error vector is sought."""
+ALLOWED = 4.0
+"""What is left out for rounding in extended precision, in multiples of what rounding may do: another may add up in
+another order and has to find the same."""
+SAFETY = 1.5
+"""The residual that the error vector w is made for, relative to the one that was found."""
+
+
+@dataclass(frozen=True, eq=False)
+class Visits:
+    """Visits of the states, as the sum of two rows, and how exact they are."""
+
+    parts: Array
+    error: Array
+    """``|x* - x|`` is at most this in every entry, but for the rest."""
+    rest: float
+    """In the 1-norm."""
+
+    @property
+    def x(self) -> Array:
+        """The visits, rounded."""
+        return np.asarray(self.parts.sum(axis=0))
+
+    def occupancy(self, owner: Indices, pi: Array) -> Array:
+        """Return the occupancy of the pairs."""
+        return self.x[owner] * pi
+
+    def spread(self, owner: Indices, pi: Array, d: Array) -> Spread:
+        """Return how exact the occupancy is, with what rounding may do to sums over it, twice for good measure."""
+        # All visits add up to one: no entry is off by more than the others together and what x lacks of one.
+        lacking = abs(1 - float(np.sum(self.parts.astype(FINE)))) + FINE_EPS * (self.error.size + 10)
+        total = float(self.error.sum()) * (1 + EPS * (self.error.size + 10))
+        others = lacking + self.rest + total - self.error
+        entries = np.minimum(self.error, np.maximum(others, 0.0))[owner] * pi
+        entries += (np.count_nonzero(pi) + 10) * EPS * d
+        return Spread(2 * entries, 2 * self.rest)
+
+
+class Exact:
+    """See the module."""
+
+    def __init__(self, mdp: MDP, dynamics: Dynamics) -> None:
+        self.mdp, self.dynamics = mdp, dynamics
+        P = mdp.transitions
+        self.longest = int(np.max(np.diff(P.indptr))) if sp.issparse(P) else P.shape[1]
+        """Most entries of a row."""
+
+    @cached_property
+    def most_ways(self) -> int:
+        """Most entries of a column of P: pairs that lead to one state."""
+        return int(np.max(np.bincount(self.mdp.transitions.indices)))
+
+    def rounding(self, V: Array, c: Array, size: float) -> float:
+        """Return what rounding may add to a bound computed in double precision from these, nothing else known.
+
+        ``size`` is what it may add to normals and conjugates, in multiples of eps.
+        """
+        return EPS * ((self.longest + 10) * 2 * largest(V) + 10 * largest(c) + size)
+
+    def bound(
+        self, c: Array, u: Array, top: Any, sizes: tuple[Array, float], V: Array, enough: float
+    ) -> tuple[float, Array]:
+        """Return the best bound found from V in extended precision, and its V.
+
+        ``u`` and ``top`` are of extended precision, with the sizes of what they are sums of; V is refined until no more
+        than ``enough`` could be won.
+        """
+        mdp, gamma = self.mdp, FINE(self.mdp.discount)
+        rho = _proportions(mdp.initial)
+        # What rounding may do to top; what it does to u and to the sums over rows is counted pair by pair.
+        blur = 3 * ALLOWED * FINE_EPS * (mdp.num_pairs + 10) * sizes[1]
+        h = self._centred(V)
+        best, best_h = -np.inf, h
+        for _ in range(MOST_REFINEMENTS):
+            low, pairs, magnitude = self._least(c, u, sizes[0], h)
+            inflow = (1 - gamma) * rho
+            value = inflow @ h + np.min(low) - top - ALLOWED * FINE_EPS * (h.size + 10) * (inflow @ np.abs(h)) - blur
+            rounded = _down(value)
+            if rounded > best:
+                best, best_h = rounded, h
+            x = self.dynamics.visits(_taking(pairs, mdp.num_pairs))
+            mean = float(np.asarray(low, dtype=np.float64) @ x / x.sum())
+            if not np.isfinite(mean) or mean - float(np.min(low)) <= enough or interrupts.late():
+                break
+            # With this step the greedy policy's residual is the same in all states, and above by what the rounding of
+            # V may take from it.
+            step = np.asarray(low - FINE(mean), dtype=np.float64) - 4 * EPS * magnitude
+            costs = np.zeros(mdp.num_pairs)
+            costs[pairs] = step
+            change = self.dynamics.value(_taking(pairs, mdp.num_pairs), costs)
+            if not np.all(np.isfinite(change)):
+                break
+            h = h + change
+        return best, best_h
+
+    def _centred(self, V: Array) -> Array:
+        """V less its value where the process begins: it is small where it matters."""
+        return V - float(self.mdp.initial @ V)
+
+    def _least(self, c: Array, u: Array, of_u: Array, h: Array) -> tuple[Any, Indices, Array]:
+        """For each state the least ``c + u + M h``, rounded down, its pair, and the size of what it is a sum of."""
+        mdp, first = self.mdp, self.dynamics.first
+        gamma, fine = FINE(mdp.discount), h.astype(FINE)
+        low, pairs = np.empty(mdp.num_states, dtype=FINE), np.empty(mdp.num_states, dtype=np.int64)
+        magnitude = np.empty(mdp.num_states)
+        for states, expected, sizes in self._expected(fine, first):
+            mine = slice(first[states.start], first[states.stop])
+            owner = mdp.state[mine]
+            total = c[mine] + u[mine] + gamma * expected - fine[owner]
+            size = np.abs(c[mine]) + of_u[mine] + sizes + np.abs(fine[owner])
+            total -= 3 * ALLOWED * FINE_EPS * (self.longest + 10) * size
+            starts = first[states] - first[states.start]
+            best = np.minimum.reduceat(total, starts)
+            attains = np.flatnonzero(total == best[owner - states.start])
+            chosen = attains[np.searchsorted(owner[attains], np.arange(states.start, states.stop))]
+            low[states], pairs[states] = best, chosen + first[states.start]
+            magnitude[states] = np.asarray(np.maximum.reduceat(sizes, starts) + np.abs(fine[states]), dtype=np.float64)
+        return low, pairs, magnitude
+
+    def _expected(self, h: Any, first: Indices) -> Iterator[tuple[slice, Any, Any]]:
+        """For runs of states: their pairs' ``P h`` and ``P |h|``, by rows that sum to one exactly."""
+        P = self.mdp.transitions
+        sparse, size = sp.issparse(P), np.abs(h)
+        ends = P.indptr if sparse else np.arange(P.shape[0] + 1) * P.shape[1]
+        for states in _runs(ends[first]):
+            mine = slice(first[states.start], first[states.stop])
+            if sparse:
+                part = slice(ends[mine.start], ends[mine.stop])
+                p, columns = P.data[part].astype(FINE), P.indices[part]
+                starts = ends[mine] - ends[mine.start]
+                sums, there, sizes = (np.add.reduceat(x, starts) for x in (p, p * h[columns], p * size[columns]))
+            else:
+                p = P[mine].astype(FINE)
+                sums, there, sizes = p.sum(axis=1), p @ h, p @ size
+            yield states, there / sums, sizes / sums
+
+    def visits(self, pi: Array, tolerance: float, start: Array | None = None) -> Visits:
+        """Solve for the visits of a policy, as exactly as the tolerance needs them."""
+        chain = self._chain(pi, tolerance)
+        solve = self.dynamics.backward(pi)
+        # An entry's relative error is its relative residual times the mean time of its visits.
+        wanted = NEGLIGIBLE * 0.1 * tolerance * (1 - self.mdp.discount)
+        x, r = _corrected(chain, solve, chain.inflow, wanted, start)
+        rare = _relative(r, x) > wanted and not interrupts.requested()
+        if rare and not interrupts.late():
+            with suppress(interrupts.OutOfTimeError):
+                if (factored := self.dynamics.backward_by_factors(pi)) is not None:
+                    solve = factored
+                    x, r = _corrected(chain, solve, chain.inflow, wanted, None)
+        size = np.abs(r) + ALLOWED * chain.blur(x, r)
+        # Where the visits are denormal numbers, or were not found, the rest has to do.
+        ratio = _relative(size, x)
+        w = np.zeros_like(x)
+        if 0 < ratio < COVERED and not interrupts.late():
+            w, _ = _corrected(chain, solve, SAFETY * ratio * x, 0.1, None)
+        covered = chain.applied(w) - ALLOWED * chain.eps * (chain.longest + 10) * 2 * w
+        rest = float(np.sum(np.maximum(size - covered, 0.0))) / (1 - self.mdp.discount) * (1 + 1e-9)
+        high = np.asarray(x, dtype=np.float64)
+        parts = np.stack([high, np.asarray(x - high, dtype=np.float64)])
+        return Visits(parts, np.asarray(w, dtype=np.float64) * (1 + 2 * EPS), rest)
+
+    def _chain(self, pi: Array, tolerance: float) -> Chain:
+        """Return the chain of a policy in the precision that the tolerance needs."""
+        mdp = self.mdp
+        taken = np.flatnonzero(pi)
+        P = mdp.transitions
+        sparse = sp.issparse(P)
+
+        def coarse(longest: int) -> bool:
+            return EPS * (longest + 10) * SAFETY / (1 - mdp.discount) <= NEGLIGIBLE * 0.1 * tolerance
+
+        longest = self.most_ways if sparse else taken.size
+        if not coarse(longest) and sparse:
+            longest = int(np.max(np.bincount(P[taken].indices)))
+        if coarse(longest):
+            inflow = (1 - mdp.discount) * mdp.initial
+            owner = self.dynamics.owner
+            return Chain(lambda x: self.dynamics.flow(x[owner] * pi), inflow, longest, EPS)
+        rho = _proportions(mdp.initial)
+        gamma = FINE(mdp.discount)
+        state = mdp.state[taken]
+        totals = np.zeros(mdp.num_states, dtype=FINE)
+        np.add.at(totals, state, pi[taken].astype(FINE))
+        shares = pi[taken].astype(FINE) / totals[state]
+        if sp.issparse(P):
+            rows = sp.csr_array(P[taken])
+            sums = np.add.reduceat(rows.data.astype(FINE), rows.indptr[:-1])
+            back = sp.csr_array(rows.T)
+            data = back.data.astype(FINE) * (shares / sums)[back.indices]
+            starts, some = back.indptr[:-1], np.diff(back.indptr) > 0
+            origin = state[back.indices]
+
+            def inflows(x: Any) -> Any:
+                out = np.zeros(x.size, dtype=FINE)
+                out[some] = np.add.reduceat(data * x[origin], starts[some])
+                return out
+        else:
+
+            def inflows(x: Any) -> Any:
+                out = np.zeros(x.size, dtype=FINE)
+                step = max(CHUNK // P.shape[1], 1)
+                for k in range(0, taken.size, step):
+                    rows = P[taken[k : k + step]].astype(FINE)
+                    out += (shares[k : k + step] * x[state[k : k + step]] / rows.sum(axis=1)) @ rows
+                return out
+
+        return Chain(lambda x: x - gamma * inflows(x), (1 - gamma) * rho, longest, FINE_EPS)
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """``A = I - gamma P_pi'`` in some precision, and ``(1 - gamma) rho``."""
+
+    applied: Callable[[Any], Any]
+    inflow: Any
+    longest: int
+    """Most terms of a sum."""
+    eps: float
+
+    def blur(self, x: Any, r: Any) -> Any:
+        """Return what rounding may do to the residual r of x: it is a sum of these."""
+        return self.eps * (self.longest + 12) * (self.inflow + 2 * x + np.abs(r))
+
+
+def _corrected(
+    chain: Chain, solve: Callable[[Array], Array], rhs: Any, wanted: float, start: Array | None
+) -> tuple[Any, Any]:
+    """Solve ``A x = rhs >= 0`` until the residual is ``wanted`` of x in every entry; also return the residual."""
+    known = np.zeros(rhs.shape) if start is None else start
+    if start is None:
+        with suppress(interrupts.OutOfTimeError):  # nothing is known then, which counts against the policy
+            known = solve(np.asarray(rhs, dtype=np.float64))
+    x = np.maximum(known, 0.0).astype(chain.inflow.dtype)
+    best, best_r, least = x, rhs - chain.applied(x), np.inf
+    r = best_r
+    for _ in range(MOST_CORRECTIONS):
+        relative = _relative(r, x)
+        if relative < least:
+            best, best_r, least = x, r, relative
+        if relative <= wanted or interrupts.late():
+            break
+        size = float(np.max(np.abs(r)))
+        if not 0 < size < np.inf:
+            break
+        try:
+            moved = x + size * solve(np.asarray(r / size, dtype=np.float64))
+        except interrupts.OutOfTimeError:
+            break
+        # A sweep without subtraction reaches the rarest states and keeps all of them positive.
+        x = np.maximum(moved, 0)
+        x = rhs + (x - chain.applied(x))
+        x = np.maximum(x, 0)
+        r = rhs - chain.applied(x)
+    return best, best_r
+
+
+def _relative(r: Any, x: Any) -> float:
+    """Return the largest residual relative to its entry.  States that nothing reaches are zero and have none."""
+    seen = x > TINY
+    if np.any(np.abs(r[~seen]) > TINY):
+        return np.inf
+    return float(np.max(np.abs(r[seen]) / x[seen], initial=0.0))
+
+
+def _proportions(weights: Array) -> Any:
+    """Return weights divided by their sum, in extended precision."""
+    fine = weights.astype(FINE)
+    return fine / fine.sum()
+
+
+def _runs(ends: Any) -> Iterator[slice]:
+    """Cut states into runs of about CHUNK transitions; ``ends`` is where each state's transitions begin."""
+    begin = 0
+    while begin < ends.size - 1:
+        end = int(np.searchsorted(ends, ends[begin] + CHUNK, side="right")) - 1
+        end = max(end, begin + 1)
+        yield slice(begin, end)
+        begin = end
+
+
+def _taking(pairs: Indices, count: int) -> Array:
+    """Return the probabilities of the policy that takes ``pairs``."""
+    pi = np.zeros(count)
+    pi[pairs] = 1.0
+    return pi
+
+
+def _down(value: Any) -> float:
+    """Round down to double precision."""
+    rounded = float(value)
+    return float(np.nextafter(rounded, -np.inf)) if rounded > value else rounded
+
+
+def largest(x: Array) -> float:
+    """Return the largest absolute value, without a second array of that length."""
+    return float(max(np.max(x, initial=0.0), -np.min(x, initial=0.0)))

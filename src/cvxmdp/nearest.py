@@ -1,0 +1,108 @@
+"""The nearest policy where none obeys, and the cheapest of the nearest: problems like any other.
+
+*Nearest.*  Minimize ``dist(d, C)^2 / 2``, a sum of convex terms (:mod:`cvxmdp.objectives.nearness`).  The bound on it
+proves the least distance (Proposition 3 of the paper), and that no policy obeys.
+
+*Cheapest.*  The displacement v to flat sets is one and the same for all nearest policies, and they are the ones that
+obey the sets moved by v (Proposition 4).  So the cost is minimized over the moved sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from cvxmdp.engines.base import Engine
+from cvxmdp.engines.choose import choose_moved, choose_soft
+from cvxmdp.engines.exact import EPS
+from cvxmdp.engines.judge import Judge, Nearest
+from cvxmdp.engines.prover import SPARED, Bound
+from cvxmdp.mdp import Array
+from cvxmdp.status import Status
+
+if TYPE_CHECKING:
+    from cvxmdp.problem import Problem
+
+FINE, FINEST, MANY_STATES = 1e-9, 1e-11, 10_000
+"""How exactly, relatively, the least squared distance is sought, that to rows, and in how large models: a displacement
+is known to the root of that."""
+AS_NEAR = 1e-8
+"""How much farther, relatively, the cheapest of the nearest policies may be."""
+MOVED = 1e-2
+"""Share of the tolerance to which moved limits are obeyed."""
+
+
+class Run(Protocol):
+    """Solve a problem from an occupancy and duals to a tolerance, or to what is acceptable once an engine has ended."""
+
+    def __call__(
+        self,
+        problem: Problem,
+        engines: Sequence[Engine],
+        tolerance: float,
+        acceptable: float,
+        start: tuple[Array, list[Array]] | None,
+    ) -> tuple[Status | None, Judge]: ...
+
+
+def come_near(run: Run, problem: Problem, judge: Judge) -> None:
+    """Find the nearest policy; the judge notes it with the proof that none is nearer, or a policy that obeys."""
+    blocks, limits = judge.blocks, judge.blocks.sets
+    small = problem.mdp.num_states <= MANY_STATES
+    tolerance = (FINEST if blocks.num_rows else FINE) if small else judge.tolerance
+    soft = problem.softened(limits)
+    engines = choose_soft(soft.terms, problem.mdp)
+    _, found = run(soft, engines, tolerance, judge.tolerance, _first(judge))
+    assert found.best is not None
+    if judge.refutation is None:
+        judge.propose(found.best.d)
+        if judge.obeyed:
+            return
+    if found.bound is not None:
+        judge.refute(blocks.split(found.bound.duals, blocks.constraints))
+    candidate = judge.prover.candidate(found.best.d, anywhere=True)
+    judge.refute(blocks.set_duals(candidate.d))
+    if judge.refutation is not None:
+        judge.nearest = Nearest(candidate, candidate.d - blocks.project(candidate.d))
+
+
+def _first(judge: Judge) -> tuple[Array, list[Array]]:
+    """Return the best policy so far and duals of a displacement to it, or of the one that the refutation suggests."""
+    assert judge.best is not None
+    blocks, known = judge.blocks, judge.refutation
+    if known is not None and blocks.num_rows:
+        length = float(np.linalg.norm(blocks.stacked(known.duals)))
+        # At the duals t u the bound on half the squared distance is t margin - t^2 |u|^2 / 2, best at this t.
+        return judge.best.d, [known.margin / length**2 * dual for dual in blocks.gathered(known.duals)]
+    d = judge.best.d
+    return d, [limit.dual(d, limit.project(d), 1.0) for limit in blocks.sets]
+
+
+def make_cheapest(run: Run, problem: Problem, judge: Judge) -> None:
+    """Make the nearest policy the cheapest of those, as far as that is found, and note what bounds their cost."""
+    assert judge.nearest is not None
+    first = judge.nearest
+    moved = problem.with_limits(judge.blocks.moved(first.displacement))
+    _, found = run(moved, choose_moved(moved.constraints, problem.mdp), MOVED * judge.tolerance, judge.tolerance, None)
+    if found.best is None or found.bound is None:
+        return
+    candidate = judge.prover.candidate(found.best.d, anywhere=True)
+    nearest = Nearest(candidate, candidate.d - judge.blocks.project(candidate.d))
+    if nearest.distance > (1 + AS_NEAR) * first.distance or candidate.value > first.candidate.value:
+        nearest = first
+    wanted = judge.tolerance * nearest.candidate.scale
+    judge.nearest = replace(nearest, cheapest=judge.prover.bound(found.bound.duals, found.bound.potential, wanted))
+
+
+def least_cost(judge: Judge, nearest: Nearest) -> float:
+    """Return the bound on the cost of all policies that obey once each set is moved by its displacement."""
+    bound: Bound | None = nearest.cheapest
+    if bound is None:
+        return -np.inf
+    moves = judge.blocks.stacked(bound.duals) * nearest.displacement
+    spared = (moves.size + 10) * EPS * float(np.abs(moves).sum())
+    spared += SPARED * judge.tolerance * nearest.candidate.scale
+    return bound.value - float(moves.sum()) - spared
