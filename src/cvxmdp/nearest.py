@@ -31,6 +31,8 @@ FINE, FINEST, MANY_STATES = 1e-9, 1e-11, 10_000
 is known to the root of that."""
 AS_NEAR = 1e-8
 """How much farther, relatively, the cheapest of the nearest policies may be."""
+SLACK = 1e-9
+"""By how much farther, relatively, sets are moved, so that rounding does not move them too little."""
 MOVED = 1e-2
 """Share of the tolerance to which moved limits are obeyed."""
 
@@ -61,10 +63,11 @@ def come_near(run: Run, problem: Problem, judge: Judge) -> None:
         judge.propose(found.best.d)
         if judge.obeyed:
             return
+    V = None if found.bound is None else found.bound.potential
     if found.bound is not None:
-        judge.refute(blocks.split(found.bound.duals, blocks.constraints))
+        judge.refute(blocks.split(found.bound.duals, blocks.constraints), V)
     candidate = judge.prover.candidate(found.best.d, anywhere=True)
-    judge.refute(blocks.set_duals(candidate.d))
+    judge.refute(blocks.set_duals(candidate.d), V)
     if judge.refutation is not None:
         judge.nearest = Nearest(candidate, candidate.d - blocks.project(candidate.d))
 
@@ -73,7 +76,7 @@ def _first(judge: Judge) -> tuple[Array, list[Array]]:
     """Return the best policy so far and duals of a displacement to it, or of the one that the refutation suggests."""
     assert judge.best is not None
     blocks, known = judge.blocks, judge.refutation
-    if known is not None and blocks.num_rows:
+    if known is not None and not any(limit.own for limit in blocks.constraints):
         length = float(np.linalg.norm(blocks.stacked(known.duals)))
         # At the duals t u the bound on half the squared distance is t margin - t^2 |u|^2 / 2, best at this t.
         return judge.best.d, [known.margin / length**2 * dual for dual in blocks.gathered(known.duals)]
@@ -85,7 +88,7 @@ def make_cheapest(run: Run, problem: Problem, judge: Judge) -> None:
     """Make the nearest policy the cheapest of those, as far as that is found, and note what bounds their cost."""
     assert judge.nearest is not None
     first = judge.nearest
-    moved = problem.with_limits(judge.blocks.moved(first.displacement))
+    moved = problem.with_limits(judge.blocks.moved((1 + SLACK) * first.displacement))
     _, found = run(moved, choose_moved(moved.constraints, problem.mdp), MOVED * judge.tolerance, judge.tolerance, None)
     if found.best is None or found.bound is None:
         return

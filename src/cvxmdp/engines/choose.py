@@ -178,22 +178,20 @@ def _conic(constraints: Sequence[Constraint], terms: Sequence[Term], mdp: MDP) -
 def choose_soft(soft: Sequence[Term], mdp: MDP) -> list[Engine]:
     """Choose engines for the least squared distance to limits that no policy obeys.
 
-    Rows that give way are mixed where they are few, else met by interior points; all else is for Newton or splitting.
+    Rows that give way are mixed where they are few, else met by interior points; all else is for a conic program, which
+    has interior points whatever the limits, and for Newton or splitting.
     """
     limits = [term.soft for term in soft if term.soft is not None]
     rows = limits[0].parts if len(limits) == 1 and limits[0].is_rows else 0
-    chosen: list[Engine] = []
-    if 0 < rows <= FEW_ROWS or (rows and mdp.num_states > INTERIOR_STATES):
-        chosen.append(Mixing())
-    elif rows:
-        chosen.append(Interior())
-    last = _conic([], soft, mdp)
-    if not (chosen and last):
-        chosen.append(Splitting() if _large(limits, [], mdp) else Newton())
-    return [*chosen, *last]
+    by_cones, any_set = _conic([], soft, mdp), Splitting() if _large(limits, [], mdp) else Newton()
+    if 0 < rows <= FEW_ROWS:
+        return [Mixing(), *by_cones]
+    if rows and mdp.num_states <= INTERIOR_STATES and not (by_cones and _local(mdp)):
+        return [Interior(), *(by_cones or [any_set])]
+    return [*by_cones, any_set]
 
 
 def choose_moved(limits: Sequence[Constraint], mdp: MDP) -> list[Engine]:
-    """Choose engines for the least cost over flat sets that just touch what policies can do, without an interior."""
-    rows = all(limit.is_rows for limit in limits) and sum(limit.parts for limit in limits) <= MANY_ROWS
-    return [Mixing(), *_conic(limits, [], mdp)] if rows else _conic(limits, [], mdp) or _general(limits, [], mdp)
+    """Choose engines for the least cost over flat sets that just touch what policies can do."""
+    rows = all(limit.is_rows for limit in limits) and sum(limit.parts for limit in limits) <= FEW_ROWS
+    return [Mixing() if rows else Path(), *_conic(limits, [], mdp)]

@@ -108,9 +108,10 @@ class Conic(Engine):
         return Proposal(partial(np.copy, x), lambda: [unit / program.scale * dual(z) for dual in duals], ready=True)
 
     def _nearest(self, task: Task) -> Proposal:
-        """Minimize the distance, measured by what is known of it already."""
+        """Minimize the distance, measured by the displacement that is known already."""
         program = Program(task)
-        unit = float(np.sqrt(2 * task.blocks.value(task.best.d)))
+        assert task.start is not None
+        unit = float(np.linalg.norm(task.blocks.stacked(task.start.duals)))
         duals = []
         for term in task.blocks.terms:
             away = program.variables(task.c.size, curvature=1.0)

@@ -108,9 +108,10 @@ class Judge:
         if self.bound is None or bound.value > self.bound.value:
             self.bound = bound
 
-    def refute(self, duals: Sequence[Array]) -> Refutation | None:
-        """Try the duals as a proof that no policy obeys; keep it if it is the best."""
-        start = None if self.refutation is None else self.refutation.potential
+    def refute(self, duals: Sequence[Array], start: Array | None = None) -> Refutation | None:
+        """Try the duals as a proof that no policy obeys, priced from the value ``start``; keep it if it is the best."""
+        if start is None and self.refutation is not None:
+            start = self.refutation.potential
         return self.note(self.prover.refutation(duals, start))
 
     def contradict(self, duals: Sequence[Array]) -> Refutation | None:
