@@ -228,6 +228,6 @@ def test_the_engine_follows_rows_and_states(states, rows, expected):
 
 def test_few_rows_are_mixed_where_states_soon_lead_to_the_same():
     garnet, stock = cm.worlds.garnet(100, 10, 0.2, seed=1, discount=0.95), cm.worlds.inventory(200)
-    for mdp, first in ((garnet, "mixing"), (stock, "path")):
+    for mdp, first in ((garnet, "mixing"), (stock, "path"), (cm.worlds.perishable(4, 8), "path")):
         limits = cm.Linear(next(iter(mdp.costs.values())), at_most=1.0).bind(mdp)
         assert choose_engines("auto", [limits], [], mdp)[0].name == first
