@@ -211,7 +211,7 @@ def test_zero_costs_are_solved_by_any_policy_that_obeys():
 @pytest.mark.parametrize(
     ("states", "rows", "expected"),
     [
-        (10, 20, ["mixing", "path", "conic"]),
+        (10, 20, ["path", "mixing", "conic"]),
         (1200, 20, ["mixing", "path", "conic"]),
         (10, 21, ["path", "interior", "conic"]),
         (90, 30, ["mixing", "path", "interior", "conic"]),
