@@ -37,7 +37,7 @@ MOVED = 1e-2
 """Share of the tolerance to which moved limits are obeyed."""
 
 
-class Run(Protocol):
+class Attempt(Protocol):
     """Solve a problem from an occupancy and duals to a tolerance, or to what is acceptable once an engine has ended."""
 
     def __call__(
@@ -50,7 +50,7 @@ class Run(Protocol):
     ) -> tuple[Status | None, Judge]: ...
 
 
-def come_near(run: Run, problem: Problem, judge: Judge) -> None:
+def come_near(run: Attempt, problem: Problem, judge: Judge) -> None:
     """Find the nearest policy; the judge notes it with the proof that none is nearer, or a policy that obeys."""
     blocks, limits = judge.blocks, judge.blocks.sets
     small = problem.mdp.num_states <= MANY_STATES
@@ -84,7 +84,7 @@ def _first(judge: Judge) -> tuple[Array, list[Array]]:
     return d, [limit.dual(d, limit.project(d), 1.0) for limit in blocks.sets]
 
 
-def make_cheapest(run: Run, problem: Problem, judge: Judge) -> None:
+def make_cheapest(run: Attempt, problem: Problem, judge: Judge) -> None:
     """Make the nearest policy the cheapest of those, as far as that is found, and note what bounds their cost."""
     assert judge.nearest is not None
     first = judge.nearest

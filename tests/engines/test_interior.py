@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cvxmdp as cm
-from cvxmdp.engines.interior import System
+from cvxmdp.engines.interior import RowsSystem
 from engine_oracles import interior_occupancy, with_absorbing_state, with_unreachable_states
 from oracles import as_mdp, flow_matrix, lp_optimum, owner_matrix, random_model, random_policy
 
@@ -71,7 +71,7 @@ def test_the_system_is_solved_as_a_whole_one_is(name, disjoint, stretch):
     force, wanted, missing = rng.normal(size=L), rng.normal(size=len(E)), rng.normal(size=S)
     rows = sp.csr_array(E) if disjoint else E
     more = stretch * (rows @ rows.T) if stretch else None
-    x, V, n = System(dynamics, rows, W, give, more).solve(force, wanted, missing)
+    x, V, n = RowsSystem(dynamics, rows, W, give, more).solve(force, wanted, missing)
     M = -F.T
     np.testing.assert_allclose(x / W + M @ V + E.T @ n, force, atol=1e-8)
     np.testing.assert_allclose(E @ x - give * n - stretch * (E @ E.T @ n), wanted, atol=1e-8)

@@ -7,7 +7,7 @@ import cvxmdp as cm
 from cvxmdp.constraints.combine import Blocks, bind
 from cvxmdp.engines.hessian import Hessian, System
 from cvxmdp.engines.newton import Newton
-from cvxmdp.engines.pieces import Copy, Nonnegative, Rows, Smooth
+from cvxmdp.engines.pieces import CopyPiece, Nonnegative, RowsPiece, SmoothPiece
 from cvxmdp.objectives.nearness import SquaredDistance
 from engine_oracles import (
     assert_optimal,
@@ -42,18 +42,18 @@ def pieces(mdp):
     rows = cm.Linear(rng.normal(size=(3, d.size)), at_most=-0.1)
     out = {
         "sign": Nonnegative(d.size),
-        "rows": Rows(rows),
-        "shifted rows": Rows(rows.moved(0.1 * rng.normal(size=d.size))),
-        "ball": Copy(cm.NormBall(d, 0.02), d.size),
-        "shifted ball": Copy(cm.NormBall(d, 0.02).moved(0.1 * rng.normal(size=d.size)), d.size),
-        "entropy": Copy(cm.Entropy(2.0).bind(mdp), d.size),
-        "term": Copy(cm.NegativeEntropy(0.3).bind(mdp), d.size),
-        "distance": Copy(cm.Distance(d, 0.3).bind(mdp), d.size),
-        "near": Smooth(SquaredDistance(cm.NormBall(d, 0.02))),
-        "near, on a copy": Copy(SquaredDistance(cm.NormBall(d, 0.02)), d.size),
+        "rows": RowsPiece(rows),
+        "shifted rows": RowsPiece(rows.moved(0.1 * rng.normal(size=d.size))),
+        "ball": CopyPiece(cm.NormBall(d, 0.02), d.size),
+        "shifted ball": CopyPiece(cm.NormBall(d, 0.02).moved(0.1 * rng.normal(size=d.size)), d.size),
+        "entropy": CopyPiece(cm.Entropy(2.0).bind(mdp), d.size),
+        "term": CopyPiece(cm.NegativeEntropy(0.3).bind(mdp), d.size),
+        "distance": CopyPiece(cm.Distance(d, 0.3).bind(mdp), d.size),
+        "near": SmoothPiece(SquaredDistance(cm.NormBall(d, 0.02))),
+        "near, on a copy": CopyPiece(SquaredDistance(cm.NormBall(d, 0.02)), d.size),
     }
     for piece in out.values():
-        if not isinstance(piece, Smooth):
+        if not isinstance(piece, SmoothPiece):
             piece.u = 0.3 * rng.normal(size=piece.u.size)
     return out
 
@@ -113,7 +113,7 @@ def _some(mdp):
     center = mdp.dynamics().occupancy(random_policy({"state": mdp.state}, 0))
     caps = cm.StateBounds(upper=0.5 / mdp.num_states).bind(mdp)
     sets = [cm.NormBall(center, 0.02), caps, cm.Entropy(0.3, of="states").bind(mdp), cm.Distance(center, 2.0).bind(mdp)]
-    return [Rows(s) if s is caps else Copy(s, mdp.num_pairs) for s in sets]
+    return [RowsPiece(s) if s is caps else CopyPiece(s, mdp.num_pairs) for s in sets]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -197,9 +197,10 @@ class EntropicLimit(Constraint):
 
     def _onto(self, x: Array) -> tuple[Array, float]:
         """Project entries; what was projected last is asked for again by ``dual`` and ``response``."""
-        if self._last is None or not np.array_equal(self._last[0], x):
-            self._last = (x.copy(), *self.function.onto(x, self.bound))
-        return self._last[1], self._last[2]
+        last = self._last  # read and written at once: other threads may project meanwhile
+        if last is None or not np.array_equal(last[0], x):
+            self._last = last = (x.copy(), *self.function.onto(x, self.bound))
+        return last[1], last[2]
 
     def dual(self, point: Array, projected: Array, scale: float) -> Array:
         x = self.function.entries(point)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +28,7 @@ from cvxmdp.constraints.base import (
     support_of_box,
     unit,
 )
-from cvxmdp.mdp import MDP, Array
+from cvxmdp.mdp import MDP, Array, Indices
 from cvxmdp.reading import check_real
 
 INFINITE = 1e30
@@ -44,6 +45,17 @@ MOST_COLUMNS = 400
 """Rows over many pairs that path following takes: each costs a solve with the factor in every step."""
 SPARED = 0.9
 """How far inside limits on visits path following begins."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """Rows as ``signs * (rows d)[which] <= limits``, one for each side of a row that has a limit."""
+
+    which: Indices
+    signs: Array
+    limits: Array
+    equal: npt.NDArray[np.bool_]
+    """Whether the row holds with equality."""
 
 
 class Linear(Constraint, Ranked):
@@ -227,8 +239,8 @@ class Linear(Constraint, Ranked):
                 dual_start=start,
             )
             if flag >= 1:
-                self._last = np.asarray(info["lam"])
-                return scale * self._last / self.norms
+                self._last = found = np.asarray(info["lam"])
+                return np.asarray(scale * found / self.norms)
         if self.contradiction() is not None:
             return np.full(value.size, np.nan)
         return self._row_by_row(upper, lower) / self.norms
@@ -367,6 +379,18 @@ class Linear(Constraint, Ranked):
     def relaxed(self, amount: float, relative: bool = False) -> Linear:
         up, down = self.units(relative)
         return self._like(self.rows, self.upper + amount * up, self.lower - amount * down, self.labels)
+
+    def sides(self, all_of_them: bool) -> Sides:
+        """Return the rows with one limit each, or only those sides that some distribution exceeds.
+
+        The two sides of a row that holds with equality count once where all are wanted.
+        """
+        equal = self.upper == self.lower
+        upper, lower = (self.upper, self.lower) if all_of_them else self.binding()
+        up, down = np.isfinite(upper), np.isfinite(lower) & ~(equal & all_of_them)
+        which = np.concatenate([np.flatnonzero(up), np.flatnonzero(down)])
+        signs = np.concatenate([np.ones(up.sum()), -np.ones(down.sum())])
+        return Sides(which, signs, np.concatenate([self.upper[up], -self.lower[down]]), equal[which])
 
     def one_sided(self) -> tuple[float, Array, float] | None:
         up, down = (bool(np.isfinite(side[0])) for side in (self.upper, self.lower))

@@ -246,9 +246,10 @@ class EllipsoidBudget(Constraint):
 
     def _onto(self, point: Array) -> tuple[Array, float, float]:
         """Solve for a point; what was projected last is asked for again by ``dual`` and ``response``."""
-        if self._last is None or not np.array_equal(self._last[0], point):
-            self._last = (point.copy(), self._solve(self._turn(point)))
-        return self._last[1]
+        last = self._last  # read and written at once: other threads may project meanwhile
+        if last is None or not np.array_equal(last[0], point):
+            self._last = last = (point.copy(), self._solve(self._turn(point)))
+        return last[1]
 
     def _solve(self, y: Array) -> tuple[Array, float, float]:
         """Return the projection in the eigenbasis, the multiplier m of the limit, and ``k = m / |L'd|``.

@@ -7,7 +7,7 @@ import scipy.linalg as la
 
 from cvxmdp.dynamics import kernels
 from cvxmdp.dynamics.base import Mask
-from cvxmdp.dynamics.linear import Solve
+from cvxmdp.dynamics.linear import Operator
 from cvxmdp.dynamics.tabular import Tabular
 from cvxmdp.mdp import Array, Indices
 
@@ -39,7 +39,7 @@ class DenseDynamics(Tabular):
         out -= V[self.owner]
         return out
 
-    def _products(self, pi: Array) -> tuple[Solve, Solve]:
+    def _products(self, pi: Array) -> tuple[Operator, Operator]:
         matrix = self._policy_matrix(pi)
         return lambda x: x - self.gamma * times(matrix, x), lambda x: x - self.gamma * (matrix.T @ x)
 

@@ -20,7 +20,7 @@ from scipy.sparse.csgraph import breadth_first_order
 from cvxmdp import interrupts
 from cvxmdp.mdp import Array, Indices
 
-Solve = Callable[[Array], Array]
+Operator = Callable[[Array], Array]
 
 
 class StartedSolve(Protocol):
@@ -175,10 +175,10 @@ def sparse_factor(matrix: Any) -> Any:
     return factor() if columns.shape[0] <= QUICK_STATES else interrupts.patiently(factor)
 
 
-def factor_spd(matrix: Any) -> Solve:
+def factor_spd(matrix: Any) -> Operator:
     """Factor a symmetric positive definite matrix, sparse or the lower triangle of a dense one."""
     if sp.issparse(matrix):
-        solve: Solve = sparse_factor(matrix).solve
+        solve: Operator = sparse_factor(matrix).solve
         return solve
     # Row by row the lower triangle is the upper one column by column, as LAPACK likes it.
     for shift in SHIFTS:
@@ -205,7 +205,7 @@ def factor_policy(transition: Any, gamma: float) -> tuple[StartedSolve, StartedS
     )
 
 
-def _refined(matrix: Any, solve: Solve) -> StartedSolve:
+def _refined(matrix: Any, solve: Operator) -> StartedSolve:
     def refined(rhs: Array, start: Array | None = None) -> Array:
         x = solve(rhs)
         return np.asarray(x + solve(rhs - matrix @ x))
@@ -221,7 +221,7 @@ def worth(states: int, entries: float) -> int:
 
 
 def iterative(
-    apply: Solve,
+    apply: Operator,
     gamma: float,
     accuracy: float,
     direct: Callable[[], StartedSolve | None],
@@ -276,14 +276,14 @@ def iterative(
     return solve
 
 
-def _solved(apply: Solve, rhs: Array, x: Array, accuracy: float) -> Any:
+def _solved(apply: Operator, rhs: Array, x: Array, accuracy: float) -> Any:
     """Whether ``A x = rhs`` holds to ten times the accuracy relative to the larger side, for each column."""
     sizes = np.maximum(np.linalg.norm(rhs, axis=0), np.linalg.norm(x, axis=0))
     return np.linalg.norm(rhs - apply(x), axis=0) <= 10 * accuracy * sizes
 
 
 def approximate(
-    apply: Solve, gamma: float, rhs: Array, x: Array, accuracy: float, forward: bool, most: int = APPROXIMATIONS
+    apply: Operator, gamma: float, rhs: Array, x: Array, accuracy: float, forward: bool, most: int = APPROXIMATIONS
 ) -> tuple[Array, bool]:
     """Add the residual r to x, which leaves ``gamma P r``; also return whether that got there.
 
@@ -312,7 +312,7 @@ def approximate(
     return x, False
 
 
-def bicgstab(apply: Solve, rhs: Array, start: Array, tolerance: float) -> tuple[Array, list[int]]:
+def bicgstab(apply: Operator, rhs: Array, start: Array, tolerance: float) -> tuple[Array, list[int]]:
     """Solve ``A x = rhs`` for all columns of ``rhs`` in step; also return the columns that did not get there."""
     x, r = start.copy(), rhs - apply(start)
     shadow, p, rho = r.copy(), r.copy(), np.einsum("ij,ij->j", r, r)
@@ -336,7 +336,9 @@ def bicgstab(apply: Solve, rhs: Array, start: Array, tolerance: float) -> tuple[
     return x, list(np.flatnonzero(missed))
 
 
-def conjugate_gradients(apply: Solve, rhs: Array, start: Array, diagonal: Array, tolerance: float, steps: int) -> Array:
+def conjugate_gradients(
+    apply: Operator, rhs: Array, start: Array, diagonal: Array, tolerance: float, steps: int
+) -> Array:
     """Solve ``A x = rhs`` for a positive definite A known by its products, scaled by its diagonal."""
     scale = float(np.linalg.norm(rhs))
     if scale == 0.0:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from cvxmdp.dynamics import kernels
 from cvxmdp.dynamics.base import Mask
-from cvxmdp.dynamics.linear import Plan, Solve
+from cvxmdp.dynamics.linear import Operator, Plan
 from cvxmdp.dynamics.ordered import PARALLEL_STATES, Ordered
 from cvxmdp.dynamics.tabular import Tabular
 from cvxmdp.mdp import MDP, Array, Indices
@@ -58,7 +58,7 @@ class SparseDynamics(Tabular):
         found = None if ordered is None else ordered.solve(pi, (1 - self.gamma) * self.rho)
         return super().visits(pi, start) if found is None else found
 
-    def backward(self, pi: Array) -> Solve:
+    def backward(self, pi: Array) -> Operator:
         general = super().backward(pi)
         ordered = None if self._quick else self._ordered
         if ordered is None:
@@ -85,7 +85,7 @@ class SparseDynamics(Tabular):
         self.passes += 1
         return kernels.advantages(*self._csr, self.owner, self.gamma, costs, V)
 
-    def _products(self, pi: Array) -> tuple[Solve, Solve]:
+    def _products(self, pi: Array) -> tuple[Operator, Operator]:
         if np.count_nonzero(pi) > MOST_TAKEN * self.num_pairs:
             return self._through_all(pi)
         P_pi = kernels.taken(*self._csr, self.first, pi)
@@ -100,7 +100,7 @@ class SparseDynamics(Tabular):
 
         return forward, backward
 
-    def _through_all(self, pi: Array) -> tuple[Solve, Solve]:
+    def _through_all(self, pi: Array) -> tuple[Operator, Operator]:
         """:meth:`_products` by passes over P."""
         choice = self._choice(pi)
 

@@ -17,8 +17,8 @@ from cvxmdp.dynamics.linear import (
     APPROXIMATIONS,
     KRYLOV_TOLERANCE,
     NORMAL_STATES,
+    Operator,
     Plan,
-    Solve,
     StartedSolve,
     conjugate_gradients,
     factor_policy,
@@ -68,7 +68,7 @@ class Tabular(ABC):
         self.passes = 0
         self.plan = plan
         self.P = P
-        self._normal: Solve | None = None
+        self._normal: Operator | None = None
         self._last: tuple[Array, tuple[StartedSolve, StartedSolve]] | None = None
         self.factored = plan.normal == "sparse" or (plan.normal == "dense" and self.num_states <= NORMAL_STATES)
 
@@ -129,7 +129,7 @@ class Tabular(ABC):
     def flows(self, X: Any) -> Any:
         return self.Xi.T @ X - self.gamma * (self.P.T @ X)
 
-    def factor(self, matrix: Any) -> Solve:
+    def factor(self, matrix: Any) -> Operator:
         return factor_spd(matrix)
 
     def _choice(self, pi: Array) -> Any:
@@ -146,7 +146,7 @@ class Tabular(ABC):
         return self._choice(pi) @ self.P
 
     @abstractmethod
-    def _products(self, pi: Array) -> tuple[Solve, Solve]:
+    def _products(self, pi: Array) -> tuple[Operator, Operator]:
         """``x - gamma P_pi x`` for one column or several, and ``x - gamma P_pi' x`` for one."""
 
     def _solvers(self, pi: Array, accuracy: float = KRYLOV_TOLERANCE) -> tuple[StartedSolve, StartedSolve]:
@@ -219,10 +219,10 @@ class Tabular(ABC):
     def visits(self, pi: Array, start: Array | None = None) -> Array:
         return np.maximum(self._solvers(pi)[1]((1 - self.gamma) * self.rho, start), 0.0)
 
-    def backward(self, pi: Array) -> Solve:
+    def backward(self, pi: Array) -> Operator:
         return self._solvers(pi)[1]
 
-    def backward_by_factors(self, pi: Array) -> Solve | None:
+    def backward_by_factors(self, pi: Array) -> Operator | None:
         if not self._small and (not self.plan.thin or self.elimination is None):
             return None
         return self._factors(pi)[1]

@@ -20,7 +20,7 @@ PATIENCE = 40
 
 
 def adaptive(settings: Splitting, task: Task, inner: Inner) -> Proposals:
-    """Run in natural units for ever."""
+    """Stretch in natural units for ever."""
     d0, blocks = occupancy_of(task.dynamics, task.unconstrained.pairs), task.blocks
     sigma = settings.step if settings.step is not None else NATURAL * natural_step(blocks, task.c, d0)
     w = np.tile(d0, (len(blocks.blocks), 1))
@@ -29,7 +29,7 @@ def adaptive(settings: Splitting, task: Task, inner: Inner) -> Proposals:
         w = task.start.occupancy - sigma * blocks.stacked(task.start.duals)
     anchored, passes, next_check = False, 0, FIRST_CHECK
     while True:
-        run = Run(settings, inner, sigma, anchored, passes)
+        run = Stretch(settings, inner, sigma, anchored, passes)
         omega = 2.0 if anchored else settings.relaxation
         for it in iterates(inner, blocks, w, sigma, omega, anchored):
             passes += 1
@@ -45,7 +45,7 @@ def adaptive(settings: Splitting, task: Task, inner: Inner) -> Proposals:
         w, sigma, anchored = run.restart(it)
 
 
-class Run:
+class Stretch:
     """Passes with one step and one anchor, and the decision when to begin anew with others."""
 
     def __init__(self, settings: Splitting, inner: Inner, sigma: float, anchored: bool, before: int) -> None:

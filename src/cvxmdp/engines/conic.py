@@ -28,7 +28,7 @@ from cvxmdp.engines.base import Engine, Proposal, Proposals, Task
 from cvxmdp.engines.exact import largest
 from cvxmdp.mdp import Array
 
-Dual = Callable[[Array], Array]
+OfMultipliers = Callable[[Array], Array]
 """Turns the multipliers of all rows into the dual array of a constraint."""
 
 ACCURACY = 1e-11
@@ -91,7 +91,7 @@ class Conic(Engine):
 
     def _decision(self, task: Task) -> Proposal:
         """Relax all limits relatively by the least t."""
-        program = Program(task)
+        program = ConicProgram(task)
         t = program.variables(1, cost=1.0)
         program.add("nonnegative", {t: -sp.eye_array(1)}, np.array([-LEAST_T]))
         duals = [program.state(c, program.x, None, t) for c in task.blocks.constraints]
@@ -100,7 +100,7 @@ class Conic(Engine):
 
     def _optimum(self, task: Task) -> Proposal:
         """Minimize the cost."""
-        program = Program(task)
+        program = ConicProgram(task)
         unit = largest(task.c) or 1.0
         program.cost[: task.c.size] = task.c / unit
         duals = [program.state(c, program.x, None, None) for c in task.blocks.constraints]
@@ -109,7 +109,7 @@ class Conic(Engine):
 
     def _nearest(self, task: Task) -> Proposal:
         """Minimize the distance, measured by the displacement that is known already."""
-        program = Program(task)
+        program = ConicProgram(task)
         assert task.start is not None
         unit = float(np.linalg.norm(task.blocks.stacked(task.start.duals)))
         duals = []
@@ -121,17 +121,17 @@ class Conic(Engine):
         return Proposal(partial(np.copy, x), lambda: [unit**2 * dual(z) for dual in duals], ready=True)
 
 
-Columns = tuple[int, int]
+Variables = tuple[int, int]
 
 
-class Program:
+class ConicProgram:
     """``min cost'x + curvature x^2 / 2`` under ``b - A x in K``; x begins with the occupancy times the states."""
 
     def __init__(self, task: Task) -> None:
         dynamics = task.dynamics
         self.scale = float(dynamics.num_states)
         self.cost, self.curvature = np.zeros(0), np.zeros(0)
-        self.parts: list[tuple[dict[Columns, Any], Array]] = []
+        self.parts: list[tuple[dict[Variables, Any], Array]] = []
         self.cones: list[tuple[str, int]] = []
         self.rows = 0
         self.pairs = task.c.size
@@ -143,14 +143,14 @@ class Program:
         )
         self.add("nonnegative", {self.x: -sp.eye_array(self.pairs)}, np.zeros(self.pairs))
 
-    def variables(self, count: int, cost: float = 0.0, curvature: float = 0.0) -> Columns:
+    def variables(self, count: int, cost: float = 0.0, curvature: float = 0.0) -> Variables:
         """Add variables."""
         first = self.cost.size
         self.cost = np.append(self.cost, np.full(count, cost))
         self.curvature = np.append(self.curvature, np.full(count, curvature))
         return first, first + count
 
-    def add(self, cone: str, blocks: dict[Columns, Any], b: Array, size: int | None = None) -> slice:
+    def add(self, cone: str, blocks: dict[Variables, Any], b: Array, size: int | None = None) -> slice:
         """Add rows ``b - sum of blocks in cone``, in cones of the given size; return where they are."""
         where = slice(self.rows, self.rows + b.size)
         self.rows += b.size
@@ -192,7 +192,7 @@ class Program:
         d = np.maximum(np.nan_to_num(x[: self.pairs]), 0.0)
         return (d / d.sum() if d.sum() > 0 else np.full(d.size, 1 / d.size)), np.nan_to_num(z)
 
-    def _wide(self, blocks: dict[Columns, Any], height: int) -> Any:
+    def _wide(self, blocks: dict[Variables, Any], height: int) -> Any:
         """One row of blocks over all variables."""
         out, at = [], 0
         for (first, last), block in sorted(blocks.items(), key=lambda item: item[0]):
@@ -200,7 +200,9 @@ class Program:
             at = last
         return sp.hstack([*out, sp.csc_array((height, self.cost.size - at))], format="csc")
 
-    def state(self, c: Constraint, x: Columns, away: tuple[Columns, float] | None, t: Columns | None) -> Dual:
+    def state(
+        self, c: Constraint, x: Variables, away: tuple[Variables, float] | None, t: Variables | None
+    ) -> OfMultipliers:
         """State a constraint on ``d = x / scale``, or on d less a displacement, relaxed by t; return its dual."""
         entries = _on(x, away)
         if isinstance(c, (Linear, Bounds)):
@@ -212,11 +214,11 @@ class Program:
         assert isinstance(c, EllipsoidBudget)
         return self._ellipsoid(c, entries, t)
 
-    def _of(self, matrix: Any, entries: dict[Columns, float]) -> dict[Columns, Any]:
+    def _of(self, matrix: Any, entries: dict[Variables, float]) -> dict[Variables, Any]:
         """``matrix d`` as blocks."""
         return {where: matrix * (factor / self.scale) for where, factor in entries.items()}
 
-    def _box(self, c: Linear | Bounds, entries: dict[Columns, float], t: Columns | None) -> Dual:
+    def _box(self, c: Linear | Bounds, entries: dict[Variables, float], t: Variables | None) -> OfMultipliers:
         rows = sp.csc_array(c.rows) if isinstance(c, Linear) else sp.eye_array(self.pairs, format="csc")
         sides = []
         for sign, limit, unit in zip((1.0, -1.0), (c.upper, c.lower), c.units(True), strict=True):
@@ -234,9 +236,9 @@ class Program:
 
         return dual
 
-    def _ball(self, c: NormBall, entries: dict[Columns, float], t: Columns | None) -> Dual:
+    def _ball(self, c: NormBall, entries: dict[Variables, float], t: Variables | None) -> OfMultipliers:
         w = np.ones(self.pairs) if c.norm.weights is None else np.sqrt(c.norm.weights)
-        room: dict[Columns, Any] = {} if t is None else {t: -np.full((1, 1), c.units(True))}
+        room: dict[Variables, Any] = {} if t is None else {t: -np.full((1, 1), c.units(True))}
         away = sp.diags_array(w, format="csc")
         if c.norm.p == 2:
             head = {where: sp.csc_array((1, self.pairs)) for where in entries} | room
@@ -258,7 +260,9 @@ class Program:
         self.add("nonnegative", {size: np.ones((1, self.pairs))} | room, np.array([c.radius]))
         return lambda z: np.maximum(z[up], 0.0) - np.maximum(z[down], 0.0)
 
-    def _power(self, c: NormBall, entries: dict[Columns, float], size: Columns, room: dict[Columns, Any]) -> Dual:
+    def _power(
+        self, c: NormBall, entries: dict[Variables, float], size: Variables, room: dict[Variables, Any]
+    ) -> OfMultipliers:
         """``|d - center|_p <= r``: (h, r, d - center) in the power cone ``h^(1/p) r^(1-1/p) >= |.|``, sum h <= r."""
         n, at = self.pairs, np.arange(self.pairs)
 
@@ -274,7 +278,7 @@ class Program:
         self.add("nonnegative", {size: np.ones((1, n))} | room, np.array([c.radius]))
         return lambda z: -z[where][2::3]
 
-    def _entropic(self, c: EntropicLimit, entries: dict[Columns, float], t: Columns | None) -> Dual:
+    def _entropic(self, c: EntropicLimit, entries: dict[Variables, float], t: Variables | None) -> OfMultipliers:
         """``sum h <= bound`` with ``y log(y / r) <= h``: (-h, y, r) in the exponential cone; y = 0 where r is."""
         reference, owner = c.function.reference, c.function.owner
         n, some = reference.size, np.flatnonzero(reference > 0)
@@ -289,7 +293,7 @@ class Program:
         # Entries are measured by their mean, so that the cone sees numbers near one.
         b[2::3] = n * reference[some]
         triples = self.add("exponential", self._of(-n * (middle @ which[some]), entries) | {h: first}, b, size=3)
-        room: dict[Columns, Any] = {} if t is None else {t: -np.full((1, 1), c.units(True))}
+        room: dict[Variables, Any] = {} if t is None else {t: -np.full((1, 1), c.units(True))}
         total = self.add("nonnegative", {h: np.full((1, some.size), 1 / n)} | room, np.array([c.bound]))
         none = np.flatnonzero(reference == 0)
         zero = (
@@ -304,7 +308,7 @@ class Program:
 
         return dual
 
-    def _ellipsoid(self, c: EllipsoidBudget, entries: dict[Columns, float], t: Columns | None) -> Dual:
+    def _ellipsoid(self, c: EllipsoidBudget, entries: dict[Variables, float], t: Variables | None) -> OfMultipliers:
         root = np.sqrt(c.errors.axes)
         turned = np.diag(root) if c.errors.basis is None else root[:, None] * c.errors.basis.T
         whole = np.vstack([c.cost[None, :], -turned])
@@ -327,7 +331,7 @@ def _scaled(duals: Sequence[Array]) -> list[Array]:
     return [dual / most for dual in duals]
 
 
-def _on(x: Columns, away: tuple[Columns, float] | None) -> dict[Columns, float]:
+def _on(x: Variables, away: tuple[Variables, float] | None) -> dict[Variables, float]:
     """What is limited: x, or x less a displacement in its unit."""
     return {x: 1.0} if away is None else {x: 1.0, away[0]: -away[1]}
 

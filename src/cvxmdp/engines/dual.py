@@ -24,12 +24,11 @@ from cvxmdp.constraints.entropy import EntropicLimit
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.dynamics.linear import conjugate_gradients
 from cvxmdp.engines.base import Engine, Proposal, Proposals, Task
+from cvxmdp.engines.line_search import armijo
 from cvxmdp.mdp import Array
 
 MOST_STEPS, MOST_PASSES = 80, 200
 """Where the model mixes, 5 to 10 steps and some 40 passes over P do; elsewhere there is no end."""
-ARMIJO = 1e-4
-"""Share of the rise that the gradient promises which a step has to bring (Nocedal and Wright, section 3.1)."""
 SHORTEST = 1e-6
 """A shorter step rises by less than rounding shows."""
 INNER_STEPS = 500
@@ -48,7 +47,7 @@ READY = 10.0
 
 
 @dataclass(frozen=True, eq=False)
-class Response:
+class BestReply:
     """The best d at given advantages and price."""
 
     d: Array
@@ -67,7 +66,7 @@ class Response:
     """What the slope lacks of ``F'(d)``."""
 
 
-class Ball:
+class BallDual:
     """``F(d) = sum w (d - center)^2 / 2``, with its bound."""
 
     def __init__(self, ball: NormBall) -> None:
@@ -75,19 +74,19 @@ class Ball:
         self.w = np.ones_like(ball.center) if ball.norm.weights is None else ball.norm.weights
         self.scale = ball.radius**2
 
-    def respond(self, q: Array, mu: float) -> Response:
+    def respond(self, q: Array, mu: float) -> BestReply:
         """The best d at advantages q and price mu."""
         d = np.maximum(self.center - q / (mu * self.w), 0.0)
         away = d - self.center
         slope = self.w * away
         value = float(slope @ away) / 2
-        return Response(d, float(q @ d) + mu * value, value, slope, np.where(d > 0, 1 / (mu * self.w), 0.0), mu)
+        return BestReply(d, float(q @ d) + mu * value, value, slope, np.where(d > 0, 1 / (mu * self.w), 0.0), mu)
 
     def price(self, q: Array) -> float:
         """The price at which d would meet the limit if none were held at zero."""
         return float(np.sqrt(q @ (q / self.w) / (2 * self.bound)))
 
-    def dual(self, response: Response, mu: float) -> Array:
+    def dual(self, response: BestReply, mu: float) -> Array:
         """The dual array of the constraint."""
         return mu * response.slope
 
@@ -96,7 +95,7 @@ class Ball:
         return float(np.sqrt(dual @ (dual / self.w) / (2 * self.bound)))
 
 
-class Entropic:
+class EntropicDual:
     """``F(d) = sum d log(d / r)``, with its bound; d adds up to one."""
 
     def __init__(self, limit: EntropicLimit) -> None:
@@ -105,7 +104,7 @@ class Entropic:
         with np.errstate(divide="ignore"):
             self.log_reference = np.log(self.reference)
 
-    def respond(self, q: Array, mu: float) -> Response:
+    def respond(self, q: Array, mu: float) -> BestReply:
         """The best d at advantages q and price mu."""
         g = self.log_reference - q / mu
         top = float(np.max(g))
@@ -115,7 +114,7 @@ class Entropic:
         log_total = top + np.log(total)
         slope = -q / mu  # log(d / r) is this less the logarithm of the total
         mean = float(d @ slope)
-        return Response(d, -mu * log_total, mean - log_total, slope - mean, d / mu, mu, True, mean - log_total)
+        return BestReply(d, -mu * log_total, mean - log_total, slope - mean, d / mu, mu, True, mean - log_total)
 
     def price(self, q: Array) -> float:
         """The price at which, to second order, d would meet the limit."""
@@ -123,7 +122,7 @@ class Entropic:
         room = max(self.bound + np.log(self.reference.sum()), 1e-12)
         return float(np.sqrt(max(r @ q**2 - (r @ q) ** 2, 1e-300) / (2 * room)))
 
-    def dual(self, response: Response, mu: float) -> Array:
+    def dual(self, response: BestReply, mu: float) -> Array:
         """The dual array of the constraint."""
         some = self.reference > 0
         u = np.zeros(some.size)
@@ -136,12 +135,12 @@ class Entropic:
         return float(dual[-1])
 
 
-def curved(constraint: Constraint) -> Ball | Entropic | None:
+def curved(constraint: Constraint) -> BallDual | EntropicDual | None:
     """What the dual needs of a limit, if it is one of those it takes."""
     if isinstance(constraint, NormBall) and constraint.norm.p == 2 and constraint.radius > 0:
-        return Ball(constraint)
+        return BallDual(constraint)
     if isinstance(constraint, EntropicLimit) and constraint.function.owner is None:
-        return Entropic(constraint)
+        return EntropicDual(constraint)
     return None
 
 
@@ -204,27 +203,22 @@ class Dual(Engine):
             exact = max(min(left, left / max(before, 1e-300)), ENOUGH * task.tolerance / max(left, 1e-300))
             x, m = direction(dynamics, at, r, border, g, min(LOOSEST, exact), shift)
             change, rise = dynamics.advantage(np.zeros_like(c), x), float(r @ x) + g * m
-            length = 1.0 if m >= 0 else min(1.0, -0.9 * mu / m)
-            while length > SHORTEST:
-                new_q, new_mu = q + length * change, mu + length * m
-                new = limit.respond(new_q, new_mu)
-                there = float(inflow @ (V + length * x)) - new_mu * limit.bound + new.least
-                if there >= height + ARMIJO * length * rise - 1e-14 * abs(height):
-                    break
-                length /= 2
+
+            below = partial(_below, limit, (float(inflow @ V), q, mu), (float(inflow @ x), change, m))
+            length, _, _ = armijo(below, -height, -rise, 1e-14 * abs(height), SHORTEST, _longest(mu, m))
             shift = min(max(shift * (0.1 if length == 1.0 else 100.0 if length < 0.1 else 1.0), SHIFTS[0]), SHIFTS[2])
-            if length <= SHORTEST:
+            if length < SHORTEST:
                 if shift == SHIFTS[2]:
                     return
                 continue
-            V, mu, q, before = V + length * x, new_mu, new_q, left
+            V, mu, q, before = V + length * x, mu + length * m, q + length * change, left
 
 
-def _duals(limit: Ball | Entropic, at: Response, mu: float) -> list[Array]:
+def _duals(limit: BallDual | EntropicDual, at: BestReply, mu: float) -> list[Array]:
     return [limit.dual(at, mu)]
 
 
-def settle(limit: Ball | Entropic, q: Array, mu: float) -> tuple[float, float, Response]:
+def settle(limit: BallDual | EntropicDual, q: Array, mu: float) -> tuple[float, float, BestReply]:
     """Climb over the price, and over a constant added to V, which needs no pass over P; return how much q falls by.
 
     At the top d adds up to one and meets the limit.
@@ -240,23 +234,36 @@ def settle(limit: Ball | Entropic, q: Array, mu: float) -> tuple[float, float, R
         H[np.diag_indices(2)] *= 1 + 1e-12
         if not (np.all(np.isfinite(H)) and np.linalg.det(H) > 0):
             break
-        t, m = np.linalg.solve(H, g)
-        height, length = lift - mu * limit.bound + at.least, 1.0 if m >= 0 else min(1.0, -0.9 * mu / m)
-        while length > SHORTEST:
-            new_lift, new_mu = lift + length * float(t), mu + length * float(m)
-            new = limit.respond(q - new_lift, new_mu)
-            there = new_lift - new_mu * limit.bound + new.least
-            if there >= height + ARMIJO * length * float(g @ (t, m)) - 1e-14 * abs(height):
-                break
-            length /= 2
-        if length <= SHORTEST:
+        t, m = (float(step) for step in np.linalg.solve(H, g))
+        height = lift - mu * limit.bound + at.least
+        below = partial(_below, limit, (lift, q - lift, mu), (t, -t, m))
+        rounding = 1e-14 * abs(height)
+        length, _, there = armijo(below, -height, -float(g @ (t, m)), rounding, SHORTEST, _longest(mu, m))
+        if length < SHORTEST:
             break
-        lift, mu, at = new_lift, new_mu, new
+        lift, mu, at = lift + length * float(t), mu + length * float(m), there
     return lift, mu, at
 
 
+def _below(
+    limit: BallDual | EntropicDual,
+    at: tuple[float, Array, float],
+    along: tuple[float, Array | float, float],
+    length: float,
+) -> tuple[float, BestReply]:
+    """Return minus the dual after a step, and the best reply there, from what V adds to it, advantages and price."""
+    mu = at[2] + length * along[2]
+    reply = limit.respond(at[1] + length * along[1], mu)
+    return mu * limit.bound - reply.least - at[0] - length * along[0], reply
+
+
+def _longest(mu: float, m: float) -> float:
+    """Return the longest step that leaves the price positive, at most the full one."""
+    return 1.0 if m >= 0 else min(1.0, -0.9 * mu / m)
+
+
 def direction(
-    dynamics: Dynamics, at: Response, r: Array, border: Array, g: float, accuracy: float, shift: float
+    dynamics: Dynamics, at: BestReply, r: Array, border: Array, g: float, accuracy: float, shift: float
 ) -> tuple[Array, float]:
     """Solve Newton's system ``B' W B (x, m) = (r, g)``; its border ``M'W F'(d)`` is the flow of ``-W F'(d)``."""
     W = at.weights

@@ -6,7 +6,7 @@ states.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,8 @@ import scipy.sparse as sp
 
 from cvxmdp.blocks import Response
 from cvxmdp.dynamics.base import Dynamics
+from cvxmdp.dynamics.linear import Operator
 from cvxmdp.mdp import Array
-
-Solve = Callable[[Array], Array]
 
 REFINEMENTS = 1
 """How often Newton's system is solved again for what rounding left."""
@@ -86,7 +85,7 @@ class System:
         self.reduced = self._factor()
 
     def solve(self, force: Array, missing: Array) -> tuple[Array, Array]:
-        """Solve ``H x + M V = force``, ``flow(x) = missing``."""
+        """Operator ``H x + M V = force``, ``flow(x) = missing``."""
         H, dynamics = self.H, self.dynamics
         zero, x, V = np.zeros_like(force), np.zeros_like(force), np.zeros(dynamics.num_states)
         for _ in range(1 + REFINEMENTS):
@@ -96,7 +95,7 @@ class System:
             x = x + H.solve(rest - dynamics.advantage(zero, more))
         return x, V
 
-    def _factor(self) -> Solve:
+    def _factor(self) -> Operator:
         H, dynamics = self.H, self.dynamics
         K = dynamics.gram(H.W)
         if H.G is not None:
@@ -133,7 +132,7 @@ def _disjoint(G: Any, factor: Any) -> Any:
     return both if np.all(touched <= 1) else None
 
 
-def factor(dynamics: Dynamics, K: Any) -> Solve:
+def factor(dynamics: Dynamics, K: Any) -> Operator:
     """Factor K, lifted where rounding has left it not positive definite."""
     for lift in (0.0, *LIFTS):
         try:

@@ -26,8 +26,9 @@ import scipy.sparse as sp
 from cvxmdp.blocks import Constraint, Term
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.dynamics.base import Dynamics
+from cvxmdp.dynamics.linear import Operator
 from cvxmdp.engines.base import Engine, Proposal, Proposals, Start, Task, needs_rows
-from cvxmdp.engines.hessian import Solve, factor, take_off
+from cvxmdp.engines.hessian import factor, take_off
 from cvxmdp.engines.presolve import indicator
 from cvxmdp.engines.rounds import CLOSEST
 from cvxmdp.mdp import Array
@@ -82,7 +83,7 @@ class Interior(Engine):
     def proposals(self, task: Task) -> Proposals:
         """Step as long as that leads anywhere; the dual value rises without end where no policy obeys."""
         soft = task.blocks.soft_rows
-        point = Point(task, soft or task.blocks.rows, None if soft is None else task.start)
+        point = InteriorPoint(task, soft or task.blocks.rows, None if soft is None else task.start)
         goal = READY * task.tolerance if soft is None else CLOSEST * point.nearness
         left = np.inf
         for _ in range(MOST_STEPS):
@@ -95,7 +96,7 @@ class Interior(Engine):
             yield point.proposal(point.excess(), ready=True, suspect=False)
 
 
-class Sides:
+class Slacks:
     """Slacks and multipliers of the rows' upper sides, or with ``sign`` -1 of their lower ones."""
 
     def __init__(self, sign: float, limits: Array, values: Array, mu: float, equal: Mask) -> None:
@@ -134,7 +135,7 @@ class Move:
     sides: Sequence[tuple[Array, Array]]
 
 
-class Point:
+class InteriorPoint:
     """Where the method is.  Costs are in units of ``|c|'d`` and rows in units of ``max(|limit|, |row|'d)``.
 
     Where rows give way, the duals of ``start`` say how far they have to.
@@ -178,7 +179,7 @@ class Point:
         mu = float(d @ (reduced + lift)) / d.size
         values = self.E @ d
         self.free = np.zeros_like(upper)
-        self.sides = Sides(1.0, upper, values, mu, self.equal), Sides(-1.0, lower, values, mu, self.equal)
+        self.sides = Slacks(1.0, upper, values, mu, self.equal), Slacks(-1.0, lower, values, mu, self.equal)
         self.z = np.maximum(dynamics.advantage(self.c, self.V) + self.E.T @ self.net(), 0.1 * lift)
         self.inflow = (1 - dynamics.gamma) * dynamics.rho
 
@@ -233,7 +234,7 @@ class Point:
         stiffness = np.asarray(sum(side.respond(values, 0.0)[0] for side in self.sides))
         give = np.where(self.equal, 0.0, 1 / np.maximum(stiffness, 1e-300))
         try:
-            system = System(dynamics, self.E, self.d / self.z, give, self.give)
+            system = RowsSystem(dynamics, self.E, self.d / self.z, give, self.give)
         except (ValueError, RuntimeError, la.LinAlgError):  # not finite, or singular
             return False
 
@@ -291,7 +292,7 @@ class Point:
         return [(self.d + primal * move.d) * (self.z + dual * move.z), *of_sides]
 
 
-class System:
+class RowsSystem:
     """Newton's system, factored:  ``x / W + M V + E'n = force``,  ``E x - give n = wanted``,  ``flow(x) = missing``.
 
     The rows' n is eliminated first.  Where no two rows touch the same pair, that is one number a row.  Rows may give
@@ -307,7 +308,7 @@ class System:
         K = _dense(dynamics.gram(W))
         if sp.issparse(C):
             C = C.diagonal() + give
-            self._rows: Solve = lambda r: np.asarray(r / C)
+            self._rows: Operator = lambda r: np.asarray(r / C)
             B /= np.sqrt(C)
         else:
             C[np.diag_indices_from(C)] += give + LIFT * np.trace(C) / give.size

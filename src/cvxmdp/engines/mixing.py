@@ -24,7 +24,7 @@ from cvxmdp.engines.base import Engine, Proposal, Proposals, Task, needs_rows
 from cvxmdp.engines.mixture import Mixture, column
 from cvxmdp.engines.presolve import policy_of
 from cvxmdp.engines.prover import Candidate
-from cvxmdp.engines.rounds import Sides, rounds, soft_rounds
+from cvxmdp.engines.rounds import SoftRows, rounds, soft_rounds
 from cvxmdp.mdp import Array
 
 MOST_ENTRIES = 50_000_000
@@ -98,7 +98,7 @@ class Mixing(Engine):
         """Do the same with rows that give way, from the duals of some displacement."""
         assert task.start is not None
         if not task.columns.known and _by_rounds(task, mixture):
-            sides = Sides(mixture.linear, mixture.scale, task.start.duals[0])
+            sides = SoftRows(mixture.linear, mixture.scale, task.start.duals[0])
             nearest = mixture.mix(mixture.nearest(_distance(task.best))[0])
             if (yield from soft_rounds(task, sides, _policy(task, nearest))):
                 return

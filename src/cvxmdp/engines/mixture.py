@@ -70,11 +70,9 @@ class Mixture:
         limit = np.maximum(*(np.where(np.isfinite(side), np.abs(side), 0.0) for side in (linear.upper, linear.lower)))
         size = np.where(limit > 0, limit, 1e-3 * np.asarray(linear.sizes @ task.best.d).ravel())
         self.scale = np.where(size > 0, size, 1.0)
-        # Rows as  signs * (E d) <= limits, one for each side that could be exceeded.
-        up, down = (np.isfinite(side) for side in linear.binding())
-        self.which = np.concatenate([np.flatnonzero(up), np.flatnonzero(down)])
-        self.signs = np.concatenate([np.ones(up.sum()), -np.ones(down.sum())])
-        self.limits = np.concatenate([linear.upper[up], -linear.lower[down]]) / self.scale[self.which]
+        sides = linear.sides(all_of_them=False)
+        self.which, self.signs, self.equal = sides.which, sides.signs, sides.equal
+        self.limits = sides.limits / self.scale[self.which]
         self.columns: list[Column] = []
         self.costs: list[float] = []
         self.values: list[Array] = []
@@ -85,17 +83,12 @@ class Mixture:
 
     def frozen_rows(self) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
         """Cost and sides as columns over pairs, the limits of the sides, and which of them are equalities."""
-        linear = self.linear
-        self.kept = np.flatnonzero((self.signs > 0) | (linear.upper != linear.lower)[self.which])
-        rows = linear.rows[self.which[self.kept]]
+        self.kept = np.flatnonzero((self.signs > 0) | ~self.equal)
+        rows = self.linear.rows[self.which[self.kept]]
         rows = np.asarray(rows.todense()) if sp.issparse(rows) else rows
         sides = (self.signs / self.scale[self.which])[self.kept, None] * rows
         costs = np.vstack([self.task.c / self.cost_scale, sides]).T
-        return (
-            np.ascontiguousarray(costs),
-            self.limits[self.kept],
-            (linear.upper == linear.lower)[self.which[self.kept]],
-        )
+        return np.ascontiguousarray(costs), self.limits[self.kept], self.equal[self.kept]
 
     def frozen_dual(self, multipliers: Array) -> Array:
         """Turn multipliers of :meth:`frozen_rows` into multipliers of the rows, in units of the cost."""

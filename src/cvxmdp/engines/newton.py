@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.linalg as la
 
 from cvxmdp.engines.base import Engine, Proposal, Proposals, Task
 from cvxmdp.engines.hessian import Hessian, System
+from cvxmdp.engines.line_search import armijo
 from cvxmdp.engines.pieces import Nonnegative, Piece, Touch, piece_of
 from cvxmdp.engines.presolve import occupancy_of
 from cvxmdp.engines.splitting import natural_step
 from cvxmdp.mdp import Array
 
-ARMIJO = 1e-4
-"""Share of the fall that the gradient promises which a step has to bring (Nocedal and Wright, section 3.1)."""
 SHORTEST = 1e-9
 """A shorter step does not change the function beyond rounding."""
 ROUNDING = 1e-13
@@ -152,14 +152,9 @@ class State:
             direction, force = self._direction(gradient, self.touches)
             if not force > INEXACT * float(np.linalg.norm(self.d - last)) / self.tau:
                 break
-            slope, length = float(gradient @ direction), 1.0
             rounding = ROUNDING * (abs(value) + self.scale)
-            while True:
-                d = self.d + length * direction
-                new, new_gradient, new_touches = self._touch(d, last)
-                if new <= value + ARMIJO * length * slope + rounding or length < SHORTEST:
-                    break
-                length /= 2
+            along = partial(self._along, direction, last)
+            length, new, there = armijo(along, value, float(gradient @ direction), rounding, SHORTEST)
             stiff = self.damping >= 1 / self.sigma
             # A short step means that the model was good only nearby: the next is kept nearer, after a full one freer.
             self.damping *= 0.1 if length == 1.0 else 10.0 if length < 0.25 else 1.0
@@ -167,11 +162,16 @@ class State:
             # A shortened step that gains nothing that can be seen would be taken again and again.
             spent = stiff and (length < SHORTEST or (length < 1.0 and value - new <= rounding))
             if length >= SHORTEST:
-                self.d, value, gradient, self.touches = d, new, new_gradient, new_touches
+                value, (self.d, gradient, self.touches) = new, there
             gained = force * float(np.linalg.norm(direction))
             if gained <= rounding or spent:
                 break
         self.residual = float(np.linalg.norm(self.d - last))
+
+    def _along(self, direction: Array, last: Array, length: float) -> tuple[float, tuple[Array, Array, list[Touch]]]:
+        d = self.d + length * direction
+        value, gradient, touches = self._touch(d, last)
+        return value, (d, gradient, touches)
 
     def _touch(self, d: Array, last: Array) -> tuple[float, Array, list[Touch]]:
         touches = [piece.touch(d, self.sigma) for piece in self.pieces]

@@ -57,8 +57,8 @@ class Piece(ABC):
 def piece_of(block: Block, size: int) -> Piece:
     """Return the piece that stands for a block."""
     if block.is_rows:
-        return Rows(block)
-    return Smooth(block) if block.smooth else Copy(block, size)
+        return RowsPiece(block)
+    return SmoothPiece(block) if block.smooth else CopyPiece(block, size)
 
 
 class Nonnegative(Piece):
@@ -76,7 +76,7 @@ class Nonnegative(Piece):
         return Response(masked(touch.y < 0) / sigma)
 
 
-class Rows(Piece):
+class RowsPiece(Piece):
     """Linear rows, each of norm one, met in the space of their values: their intersection is never projected on."""
 
     def __init__(self, linear: Any) -> None:
@@ -107,7 +107,7 @@ class Rows(Piece):
         self.u = dual * self.norms
 
 
-class Copy(Piece):
+class CopyPiece(Piece):
     """A constraint, or a convex term, on a copy of the occupancy."""
 
     def __init__(self, block: Block, size: int) -> None:
@@ -130,7 +130,7 @@ class Copy(Piece):
         self.u = self.block.normal(dual)[0]
 
 
-class Smooth(Piece):
+class SmoothPiece(Piece):
     """A term that is smooth as it is and needs no multiplier: half the squared distance to a set."""
 
     def __init__(self, block: Any) -> None:

@@ -9,16 +9,16 @@ semismooth Newton method on V alone.  In both ``a = c + M V - w / sigma`` splits
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from cvxmdp import interrupts
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines import elementwise
+from cvxmdp.engines.line_search import armijo
 from cvxmdp.mdp import Array
 
-ARMIJO = 1e-4
-"""Share of the rise that the gradient promises which a step has to bring (Nocedal and Wright, section 3.1)."""
 SHORTEST = 1e-7
 """A shorter step rises by less than rounding shows."""
 SHIFTS = (1e-12, 1e3)
@@ -66,22 +66,22 @@ def newton(
     """
     q, shift, none = (1 - dynamics.gamma) * dynamics.rho, 1e-3, np.zeros(c.size)
     a, d = dynamics.advantage(c, V), np.empty_like(c)
-    height = q @ V - elementwise.along(a, none, 0.0, w, sigma, d) / (2 * sigma)
+    height = float(q @ V) - elementwise.along(a, none, 0.0, w, sigma, d) / (2 * sigma)
     r = q - dynamics.flow(d)
     residual, count = _size(dynamics, r), 0
     best, best_V, best_a = residual, V, a
     while best > tolerance and count < steps and not interrupts.late():
         count += 1
         direction = dynamics.solve_visited(d > 0, shift, r) / sigma
-        slope, length = r @ direction, 1.0
         change = dynamics.advantage(none, direction)
-        while length >= SHORTEST:
-            V_new = V + length * direction
-            new = q @ V_new - elementwise.along(a, change, length, w, sigma, d) / (2 * sigma)
-            # Near the top the dual is flat to rounding: a step that does not lower it measurably is accepted.
-            if new >= height + ARMIJO * length * slope - 1e-15 * abs(height):
-                break
-            length /= 2
+
+        def tried(length: float, V: Array = V, a: Array = a, x: Array = direction, change: Array = change) -> Any:
+            further = V + length * x
+            return elementwise.along(a, change, length, w, sigma, d) / (2 * sigma) - float(q @ further), further
+
+        # Near the top the dual is flat to rounding: a step that does not lower it measurably is accepted.
+        length, below, V_new = armijo(tried, -height, -float(r @ direction), 1e-15 * abs(height), SHORTEST)
+        del tried  # and with it a long array
         factor = 0.1 if length == 1.0 else 10.0 if length < 0.25 else 1.0
         shift = min(max(shift * factor, SHIFTS[0]), SHIFTS[1])
         if length < SHORTEST:
@@ -90,7 +90,7 @@ def newton(
                 break
             continue
         elementwise.advance(change, length, a)
-        V, a, height = V_new, change, new
+        V, a, height = V_new, change, -below
         r = q - dynamics.flow(d)
         residual = _size(dynamics, r)
         if residual < best:

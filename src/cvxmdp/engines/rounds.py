@@ -98,7 +98,7 @@ def _value(scale: float, V: Array, prices: Array) -> Array:
     return np.asarray(scale * (V[:, 0] + V[:, 1:] @ prices))
 
 
-class Sides:
+class SoftRows:
     """Rows as ``sides d <= limits`` that give way, measured by ``sizes``; distances by the root of ``unit``.
 
     All sides are needed: the nearest allowed point need not be a distribution.
@@ -106,18 +106,16 @@ class Sides:
 
     def __init__(self, linear: Linear, sizes: Array, duals: Array) -> None:
         self.linear = linear
-        up, down = np.flatnonzero(np.isfinite(linear.upper)), np.isfinite(linear.lower) & (linear.upper != linear.lower)
-        self.which = np.concatenate([up, np.flatnonzero(down)])
-        signs = np.concatenate([np.ones(up.size), -np.ones(int(down.sum()))])
-        self.equal = (linear.upper == linear.lower)[self.which]
-        self.weights = signs / sizes[self.which]
+        sides = linear.sides(all_of_them=True)
+        self.which, self.equal = sides.which, sides.equal
+        self.weights = sides.signs / sizes[self.which]
         rows = linear.rows[self.which]
         self.rows = (
             (self.weights[:, None] * rows)
             if isinstance(rows, np.ndarray)
             else rows.multiply(self.weights[:, None]).toarray()
         )
-        self.limits = self.weights * np.where(signs > 0, linear.upper[self.which], linear.lower[self.which])
+        self.limits = sides.limits / sizes[self.which]
         self.gram = self.rows @ self.rows.T
         given = duals[self.which] / self.weights
         self.prices = np.where(self.equal, given, np.maximum(given, 0.0))
@@ -133,7 +131,7 @@ class Sides:
         return [rows]
 
 
-def soft_rounds(task: Task, sides: Sides, pi: Array) -> Generator[Proposal, Answer, bool]:
+def soft_rounds(task: Task, sides: SoftRows, pi: Array) -> Generator[Proposal, Answer, bool]:
     """Lower half the squared distance to the rows, from the policy ``pi``; return whether it is close to the least."""
     dynamics, unit, margin = task.dynamics, sides.unit, sides.margin
     costs = np.ascontiguousarray(np.vstack([np.zeros_like(task.c), sides.rows]).T)
