@@ -9,7 +9,7 @@ obey the sets moved by v (Proposition 4).  So the cost is minimized over the mov
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,8 +18,8 @@ import numpy as np
 from cvxmdp.engines.base import Engine
 from cvxmdp.engines.choose import choose_moved, choose_soft
 from cvxmdp.engines.exact import EPS
-from cvxmdp.engines.judge import Judge, Nearest
-from cvxmdp.engines.prover import SPARED, Bound
+from cvxmdp.engines.judge import Judge, Nearest, never
+from cvxmdp.engines.prover import SPARED, Bound, Candidate
 from cvxmdp.mdp import Array
 from cvxmdp.status import Status
 
@@ -38,7 +38,10 @@ MOVED = 1e-2
 
 
 class Attempt(Protocol):
-    """Solve a problem from an occupancy and duals to a tolerance, or to what is acceptable once an engine has ended."""
+    """Solve a problem from an occupancy and duals to a tolerance, or until a policy is ``enough``.
+
+    Once an engine has ended, what is ``acceptable`` will do.
+    """
 
     def __call__(
         self,
@@ -47,6 +50,7 @@ class Attempt(Protocol):
         tolerance: float,
         acceptable: float,
         start: tuple[Array, list[Array]] | None,
+        enough: Callable[[Candidate], bool],
     ) -> tuple[Status | None, Judge]: ...
 
 
@@ -57,9 +61,14 @@ def come_near(run: Attempt, problem: Problem, judge: Judge) -> None:
     tolerance = (FINEST if blocks.num_rows else FINE) if small else judge.tolerance
     soft = problem.softened(limits)
     engines = choose_soft(soft.terms, problem.mdp)
-    _, found = run(soft, engines, tolerance, judge.tolerance, _first(judge))
+    undecided = judge.refutation is None
+
+    def obeys(candidate: Candidate) -> bool:
+        return undecided and blocks.relative(candidate.d) <= judge.tolerance
+
+    _, found = run(soft, engines, tolerance, judge.tolerance, _first(judge), obeys)
     assert found.best is not None
-    if judge.refutation is None:
+    if undecided:
         judge.propose(found.best.d)
         if judge.obeyed:
             return
@@ -89,7 +98,9 @@ def make_cheapest(run: Attempt, problem: Problem, judge: Judge) -> None:
     assert judge.nearest is not None
     first = judge.nearest
     moved = problem.with_limits(judge.blocks.moved((1 + SLACK) * first.displacement))
-    _, found = run(moved, choose_moved(moved.constraints, problem.mdp), MOVED * judge.tolerance, judge.tolerance, None)
+    _, found = run(
+        moved, choose_moved(moved.constraints, problem.mdp), MOVED * judge.tolerance, judge.tolerance, None, never
+    )
     if found.best is None or found.bound is None:
         return
     candidate = judge.prover.candidate(found.best.d, anywhere=True)

@@ -21,7 +21,7 @@ from cvxmdp.engines.clean import cleaned
 from cvxmdp.engines.clock import Clock
 from cvxmdp.engines.drive import Drive
 from cvxmdp.engines.exact import EPS, TINY
-from cvxmdp.engines.judge import Judge
+from cvxmdp.engines.judge import Judge, any_that_obeys, never
 from cvxmdp.engines.mixture import Columns
 from cvxmdp.engines.presolve import indicator, policy_iteration
 from cvxmdp.engines.prover import Candidate, Prover, Refutation
@@ -113,7 +113,8 @@ class Solve:
     ) -> tuple[Judge, Status, str]:
         """Solve a problem as far as engines can; where they cannot say whether a policy obeys, the distance decides."""
         start = None if warm_start is None else (warm_start.occupancy, _duals(warm_start))
-        judge = self._begin(problem, engines, self.tolerance, 0.0, any_will_do, max_iterations)
+        judge = self._begin(problem, engines, self.tolerance, max_iterations)
+        judge.enough = any_that_obeys if any_will_do else never
         status, said = self._attempt(problem, judge, engines, start)
         if status is None or (status is Status.ITERATION_LIMIT and max_iterations is None):
             status = Status.UNDECIDED  # nobody set a limit: the engines gave up
@@ -128,9 +129,11 @@ class Solve:
         tolerance: float,
         acceptable: float,
         start: tuple[Array, list[Array]] | None,
+        enough: Callable[[Candidate], bool],
     ) -> tuple[Status | None, Judge]:
         """Solve a problem that is part of another, see :mod:`cvxmdp.nearest`."""
-        judge = self._begin(problem, engines, tolerance, acceptable, False, None)
+        judge = self._begin(problem, engines, tolerance, None)
+        judge.acceptable, judge.enough = acceptable, enough
         return self._attempt(problem, judge, engines, start)[0], judge
 
     def _come_near(self, problem: Problem, judge: Judge) -> Status | None:
@@ -149,8 +152,6 @@ class Solve:
         problem: Problem,
         engines: Sequence[Engine],
         tolerance: float,
-        acceptable: float,
-        any_will_do: bool,
         max_iterations: int | None,
     ) -> Judge:
         """Make the judge of a problem.  It knows the policy that looks best in one step."""
@@ -160,7 +161,7 @@ class Solve:
         dynamics = problem.mdp.dynamics(engines[0].evaluation)
         blocks = Blocks(problem.constraints, problem.terms, problem.mdp.num_pairs)
         prover = Prover(problem.mdp, dynamics, problem.cost, blocks, tolerance, clock)
-        return Judge(prover, any_will_do, acceptable)
+        return Judge(prover)
 
     def _attempt(
         self, problem: Problem, judge: Judge, engines: Sequence[Engine], start: tuple[Array, list[Array]] | None

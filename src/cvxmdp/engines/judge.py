@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +11,9 @@ from cvxmdp.engines.prover import Bound, Candidate, Prover, Refutation
 from cvxmdp.mdp import Array
 from cvxmdp.status import Progress, Status
 
-CLOSED = 0.5
+CLOSE_ENOUGH = 0.5
 """Share of the tolerance within which a gap needs no better bound."""
-PRICED = 0.1
+PRICING = 0.1
 """Share of what the tolerance allows to which duals are priced."""
 
 
@@ -25,6 +25,16 @@ def relative_gap(excess: float, scale: float) -> float:
     if excess <= 0:
         return 0.0
     return excess / scale if scale > 0 else np.inf
+
+
+def never(candidate: Candidate) -> bool:
+    """Say that nothing but the best is enough."""
+    return False
+
+
+def any_that_obeys(candidate: Candidate) -> bool:
+    """Say that any policy that obeys is enough."""
+    return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +58,8 @@ class Judge:
     """The evidence of a solve: the best policy, the best bound, the best proof that no policy obeys."""
 
     prover: Prover
-    any_will_do: bool = False
-    """Whether any policy that obeys is enough."""
+    enough: Callable[[Candidate], bool] = never
+    """Whether a policy that obeys is enough, although it may not be the best."""
     acceptable: float = 0.0
     """The gap that is enough once an engine has ended, where that is more than the tolerance."""
     best: Candidate | None = None
@@ -83,11 +93,11 @@ class Judge:
         """
         if start is None:
             start = self.bound.potential if self.bound is not None else self.prover.unconstrained.V
-        enough = np.inf
+        high = np.inf
         if self.best is not None and self.obeyed:
-            enough = self.best.value - CLOSED * self.tolerance * self.best.scale
-        accuracy = max(accuracy, PRICED * self._wanted)
-        bound = self.prover.bound(duals, start, self._wanted, accuracy, enough)
+            high = self.best.value - CLOSE_ENOUGH * self.tolerance * self.best.scale
+        accuracy = max(accuracy, PRICING * self._wanted)
+        bound = self.prover.bound(duals, start, self._wanted, accuracy, high)
         self._keep(bound)
         return bound
 
@@ -163,12 +173,11 @@ class Judge:
 
     def verdict(self) -> Status | None:
         """Say OPTIMAL once the best policy obeys and its gap is proven, a limit once it is reached, else None."""
-        if self._enough and self.best is not None:
+        if self.best is not None and self._done(self.best):
             self.best = self.prover.measured(self.best)  # what looks good enough has to be so with its error
-            if self._enough:
+            if self._done(self.best):
                 return Status.OPTIMAL
         return self.clock.limit()
 
-    @property
-    def _enough(self) -> bool:
-        return self.gap <= self.tolerance or (self.obeyed and self.any_will_do)
+    def _done(self, best: Candidate) -> bool:
+        return self.gap <= self.tolerance or (self.obeyed and self.enough(best))
