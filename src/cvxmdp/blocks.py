@@ -18,7 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cvxmdp.barriers import Barrier, View
+from cvxmdp.cones import OfMultipliers, Stating
 from cvxmdp.mdp import Array
+from cvxmdp.separable import Separable
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +143,8 @@ class Constraint(Block):
 
     flat: bool = False
     """Whether it is known to be a polyhedron."""
+    has_cones: ClassVar[bool] = False
+    """Whether it can be stated with cones."""
     round: bool = False
     """Whether it is a Euclidean ball, onto which a projection costs nothing."""
     disjoint: bool = False
@@ -169,6 +173,14 @@ class Constraint(Block):
     @abstractmethod
     def idle(self) -> Array:
         """Return the dual array of the zero vector."""
+
+    def separable(self) -> Separable | None:
+        """Return the limit as a strictly convex sum over pairs, where it is one; else None."""
+        return None
+
+    def cones(self, stating: Stating) -> OfMultipliers:
+        """State the set with cones, where :attr:`has_cones` says that it can; return how its dual array follows."""
+        raise NotImplementedError(f"{type(self).__name__} has no cones")
 
     def contradiction(self) -> Array | None:
         """Return a dual array whose vector is zero and whose support is negative: proof that the set is empty."""

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cvxmdp as cm
-from cvxmdp.engines.dual import curved, settle
+from cvxmdp.engines.dual import settle
 from engine_oracles import (
     assert_optimal,
     ball_block,
@@ -56,7 +56,7 @@ def stated(name, kind):
 def test_the_response_is_the_best_point_and_its_derivatives_are_right(kind):
     """``q'd + mu F(d)`` is least at d (for entropies among distributions), by trying; derivatives by differences."""
     model, problem = stated("dense", kind)
-    limit = curved(problem.constraints[0])
+    limit = problem.constraints[0].separable()
     rng = np.random.default_rng(1)
     q, mu = rng.normal(size=model["state"].size), 0.7
     if "ball" in kind:
@@ -94,7 +94,7 @@ def test_the_answer_is_optimal_by_the_conditions_of_the_lagrangian(name, kind):
     assert solution.status is cm.Status.OPTIMAL
     assert solution.stats.method.startswith("Newton's method on the dual")
     solution.certificate.check(problem)
-    d, limit = solution.occupancy, curved(problem.constraints[0])
+    d, limit = solution.occupancy, problem.constraints[0].separable()
     assert problem.constraints[0].relative(d) <= 1e-8
     np.testing.assert_allclose(flow_matrix(model) @ d, inflow(model), atol=1e-12)
     mu = limit.price_of(solution.evidence.proofs["bound"].duals[0])
@@ -186,7 +186,7 @@ def test_any_ball_is_met_as_clarabel_meets_it(seed, states, actions, ragged, dis
 def test_price_and_level_are_settled_at_the_top_of_the_dual(kind, seed):
     """There d adds up to one and meets the limit, and no other price and level are better."""
     _, problem = stated("dense", kind)
-    limit = curved(problem.constraints[0])
+    limit = problem.constraints[0].separable()
     rng = np.random.default_rng(seed)
     q = rng.normal(size=problem.mdp.num_pairs)
 

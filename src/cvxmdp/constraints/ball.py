@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from cvxmdp.barriers import Barrier, Box, Curve, Powers, Quadratic, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated, masked
+from cvxmdp.cones import OfMultipliers, Stating, Variables
 from cvxmdp.constraints import kernels
 from cvxmdp.constraints.base import (
     FLOOR,
@@ -24,6 +26,7 @@ from cvxmdp.constraints.base import (
 )
 from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
+from cvxmdp.separable import Separable, Squares
 
 
 class Norm:
@@ -162,6 +165,8 @@ class NormBall(Constraint, Ranked):
     array([0.25, 0.75])
     """
 
+    has_cones = True
+
     def __init__(
         self,
         center: Any,
@@ -246,6 +251,51 @@ class NormBall(Constraint, Ranked):
     def relaxed(self, amount: float, relative: bool = False) -> NormBall:
         radius = self.radius + amount * self.units(relative)
         return ranked(NormBall(self.center, radius, self.norm.p, self.norm.weights, self.name), self)
+
+    def separable(self) -> Separable | None:
+        if self.norm.p != 2 or self.radius == 0:
+            return None
+        return Squares(self.center, self.radius, self.norm.weights)
+
+    def cones(self, stating: Stating) -> OfMultipliers:
+        program, n, p = stating.program, stating.pairs, self.norm.p
+        w = np.ones(n) if self.norm.weights is None else np.sqrt(self.norm.weights)
+        away, room = sp.diags_array(w, format="csc"), stating.room(self.units(True))
+        if p == 2:
+            first = sp.csr_array((1, n))
+            blocks = stating.of(sp.vstack([first, -away], format="csc"))
+            blocks |= {t: np.vstack([one, np.zeros((n, 1))]) for t, one in room.items()}
+            where = program.add("second order", blocks, np.concatenate([[self.radius], -w * self.center]))
+            return lambda z: -w * z[where][1:]
+        if np.isinf(p):
+            top = stating.room(np.full(n, self.units(True)))
+            up = program.add("nonnegative", stating.of(away) | top, self.radius + self.center)
+            down = program.add("nonnegative", stating.of(-away) | top, self.radius - self.center)
+            return lambda z: np.maximum(z[up], 0.0) - np.maximum(z[down], 0.0)
+        size = program.variables(n)
+        if p > 1:
+            return self._power_cones(stating, size)
+        eye = sp.eye_array(n, format="csc")
+        up = program.add("nonnegative", stating.of(away) | {size: -eye}, self.center)
+        down = program.add("nonnegative", stating.of(-away) | {size: -eye}, -self.center)
+        program.add("nonnegative", {size: np.ones((1, n))} | room, np.array([self.radius]))
+        return lambda z: np.maximum(z[up], 0.0) - np.maximum(z[down], 0.0)
+
+    def _power_cones(self, stating: Stating, size: Variables) -> OfMultipliers:
+        """``|d - center|_p <= r``: (h, r, d - center) in the power cone ``h^(1/p) r^(1-1/p) >= |.|``, sum h <= r."""
+        n, at, room = stating.pairs, np.arange(stating.pairs), stating.room(self.units(True))
+
+        def nth(k: int) -> Any:
+            return sp.csr_array((-np.ones(n), (3 * at + k, at)), shape=(3 * n, n))
+
+        b = np.zeros(3 * n)
+        b[1::3], b[2::3] = self.radius, -self.center
+        blocks = stating.of(nth(2)) | {size: nth(0)}
+        for t, size_of_t in room.items():
+            blocks[t] = sp.csr_array((np.full(n, size_of_t[0, 0]), (3 * at + 1, np.zeros(n, int))), shape=(3 * n, 1))
+        where = stating.program.add(f"power {1 / self.norm.p}", blocks, b, size=3)
+        stating.program.add("nonnegative", {size: np.ones((1, n))} | room, np.array([self.radius]))
+        return lambda z: -z[where][2::3]
 
     def moved(self, way: Array) -> NormBall:
         return ranked(NormBall(self.center + way, self.radius, self.norm.p, self.norm.weights, self.name), self)

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from cvxmdp.barriers import Barrier, Box, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated, masked
+from cvxmdp.cones import OfMultipliers, Stating
 from cvxmdp.constraints.base import (
     FLOOR,
     Ranked,
@@ -45,6 +47,7 @@ class Bounds(Constraint, Ranked):
     """
 
     flat = True
+    has_cones = True
 
     def __init__(
         self,
@@ -129,6 +132,9 @@ class Bounds(Constraint, Ranked):
     def relaxed(self, amount: float, relative: bool = False) -> Bounds:
         up, down = self.units(relative)
         return ranked(Bounds(self.lower - amount * down, self.upper + amount * up, self.name), self)
+
+    def cones(self, stating: Stating) -> OfMultipliers:
+        return stating.box(sp.eye_array(stating.pairs, format="csr"), self.upper, self.lower, self.units(True))
 
     def moved(self, way: Array) -> Bounds:
         return ranked(Bounds(self.lower + way, self.upper + way, self.name), self)

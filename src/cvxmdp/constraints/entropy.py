@@ -12,10 +12,12 @@ from scipy.special import rel_entr
 from cvxmdp import barriers
 from cvxmdp.barriers import Barrier, Curve, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated
+from cvxmdp.cones import OfMultipliers, Stating
 from cvxmdp.constraints import kernels
 from cvxmdp.constraints.base import EPS, FLOOR, Ranked, check_point, number, occupancy_of, ranked, scalar, unbound, unit
 from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
+from cvxmdp.separable import Entropies, Separable
 
 LARGE, STRIDE = 10_000, 31
 """The multiplier of a large point is first sought on every 31st entry: a prime, so that every action is met."""
@@ -160,6 +162,8 @@ class Entropic:
 class EntropicLimit(Constraint):
     """``F(d) <= bound``.  The dual array is the normal over the entries, then the multiplier of the bound."""
 
+    has_cones = True
+
     def __init__(self, name: str, function: Entropic, bound: float, sign: float) -> None:
         self.name, self.function, self.bound = name, function, bound
         self.sign = sign
@@ -194,6 +198,38 @@ class EntropicLimit(Constraint):
 
     def idle(self) -> Array:
         return np.zeros(self.function.reference.size + 1)
+
+    def separable(self) -> Separable | None:
+        return Entropies(self.function.reference, self.bound) if self.function.owner is None else None
+
+    def cones(self, stating: Stating) -> OfMultipliers:
+        """``sum h <= bound`` with ``y log(y / r) <= h``: (-h, y, r) in the exponential cone; y = 0 where r is."""
+        reference, owner, program = self.function.reference, self.function.owner, stating.program
+        n, some, none = reference.size, np.flatnonzero(reference > 0), np.flatnonzero(reference == 0)
+        which = sp.eye_array(stating.pairs, format="csr")
+        if owner is not None:
+            shape = (n, stating.pairs)
+            which = sp.csr_array((np.ones(stating.pairs), (owner, np.arange(stating.pairs))), shape=shape)
+        h, at = program.variables(some.size), np.arange(some.size)
+        middle = sp.csr_array((np.ones(some.size), (3 * at + 1, at)), shape=(3 * some.size, some.size))
+        first = sp.csr_array((np.ones(some.size), (3 * at, at)), shape=(3 * some.size, some.size))
+        b = np.zeros(3 * some.size)
+        # Entries are measured by their mean, so that the cone sees numbers near one.
+        b[2::3] = n * reference[some]
+        triples = program.add("exponential", stating.of(-n * (middle @ which[some])) | {h: first}, b, size=3)
+        sums = {h: np.full((1, some.size), 1 / n)} | stating.room(self.units(True))
+        total = program.add("nonnegative", sums, np.array([self.bound]))
+        zero = slice(0, 0)
+        if none.size:
+            zero = program.add("nonnegative", stating.of(which[none]), np.zeros(none.size))
+
+        def dual(z: Array) -> Array:
+            out = np.zeros(n + 1)
+            out[some], out[none] = -n * z[triples][1::3], np.maximum(z[zero], 0.0)
+            out[-1] = max(float(z[total][0]), 0.0)
+            return out
+
+        return dual
 
     def _onto(self, x: Array) -> tuple[Array, float]:
         """Project entries; what was projected last is asked for again by ``dual`` and ``response``."""

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from cvxmdp.barriers import Barrier, Caps, Part, Rows, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated
+from cvxmdp.cones import OfMultipliers, Stating
 from cvxmdp.constraints.base import (
     EPS,
     FLOOR,
@@ -88,6 +89,7 @@ class Linear(Constraint, Ranked):
 
     is_rows = True
     flat = True
+    has_cones = True
 
     def __init__(
         self,
@@ -379,6 +381,9 @@ class Linear(Constraint, Ranked):
     def relaxed(self, amount: float, relative: bool = False) -> Linear:
         up, down = self.units(relative)
         return self._like(self.rows, self.upper + amount * up, self.lower - amount * down, self.labels)
+
+    def cones(self, stating: Stating) -> OfMultipliers:
+        return stating.box(self.rows, self.upper, self.lower, self.units(True))
 
     def sides(self, all_of_them: bool) -> Sides:
         """Return the rows with one limit each, or only those sides that some distribution exceeds.

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from cvxmdp.barriers import Barrier, Cone, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated
+from cvxmdp.cones import OfMultipliers, Stating
 from cvxmdp.constraints.base import EPS, FLOOR, Ranked, check_point, number, numbers, ranked, unit
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.constraints.root import positive_root
@@ -213,6 +215,8 @@ class EllipsoidBudget(Constraint):
     ``sqrt(y'Qy) <= m`` (else m is that root).
     """
 
+    has_cones = True
+
     def __init__(self, name: str, cost: Array, errors: Ellipsoid, at_most: float) -> None:
         self.name, self.errors, self.at_most = name, errors, at_most
         self.cost = cost
@@ -243,6 +247,20 @@ class EllipsoidBudget(Constraint):
 
     def _worst(self, d: Array) -> float:
         return float(self.cost @ d) + self.errors.worst(d)
+
+    def cones(self, stating: Stating) -> OfMultipliers:
+        n, q, basis = stating.pairs, self.errors.axes, self.errors.basis
+        root = np.sqrt(q)
+        turned = np.diag(root) if basis is None else root[:, None] * basis.T
+        blocks = stating.of(sp.csc_array(np.vstack([self.cost[None, :], -turned])))
+        blocks |= {t: np.vstack([unit, np.zeros((n, 1))]) for t, unit in stating.room(self.units(True)).items()}
+        where = stating.program.add("second order", blocks, np.append(self.at_most, np.zeros(n)))
+
+        def dual(z: Array) -> Array:
+            y = np.divide(-z[where][1:], root, where=q > 0, out=np.zeros(q.size))
+            return np.append(max(float(z[where][0]), 0.0), y if basis is None else basis @ y)
+
+        return dual
 
     def _onto(self, point: Array) -> tuple[Array, float, float]:
         """Solve for a point; what was projected last is asked for again by ``dual`` and ``response``."""

@@ -19,13 +19,12 @@ from functools import partial
 import numpy as np
 
 from cvxmdp.blocks import Constraint, Term
-from cvxmdp.constraints.ball import NormBall
-from cvxmdp.constraints.entropy import EntropicLimit
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.dynamics.linear import conjugate_gradients
 from cvxmdp.engines.base import Engine, Proposal, Proposals, Task
 from cvxmdp.engines.line_search import armijo
 from cvxmdp.mdp import Array
+from cvxmdp.separable import BestReply, Separable
 
 MOST_STEPS, MOST_PASSES = 80, 200
 """Where the model mixes, 5 to 10 steps and some 40 passes over P do; elsewhere there is no end."""
@@ -44,104 +43,6 @@ ENOUGH = 0.1
 """Share of the tolerance to which the last of these systems is solved."""
 READY = 10.0
 """A point is judged once what is left is within this many tolerances."""
-
-
-@dataclass(frozen=True, eq=False)
-class BestReply:
-    """The best d at given advantages and price."""
-
-    d: Array
-    least: float
-    """``(c + M V)'d + mu F(d)``."""
-    value: float
-    """``F(d)``."""
-    slope: Array
-    """``F'(d)``, up to a constant."""
-    weights: Array
-    """``1 / (mu F''(d))``, zero where d is held at zero."""
-    price: float
-    even: bool = False
-    """Whether d is held to a sum of one, so that the Hessian is of differences from the mean."""
-    shift: float = 0.0
-    """What the slope lacks of ``F'(d)``."""
-
-
-class BallDual:
-    """``F(d) = sum w (d - center)^2 / 2``, with its bound."""
-
-    def __init__(self, ball: NormBall) -> None:
-        self.center, self.bound = ball.center, ball.radius**2 / 2
-        self.w = np.ones_like(ball.center) if ball.norm.weights is None else ball.norm.weights
-        self.scale = ball.radius**2
-
-    def respond(self, q: Array, mu: float) -> BestReply:
-        """The best d at advantages q and price mu."""
-        d = np.maximum(self.center - q / (mu * self.w), 0.0)
-        away = d - self.center
-        slope = self.w * away
-        value = float(slope @ away) / 2
-        return BestReply(d, float(q @ d) + mu * value, value, slope, np.where(d > 0, 1 / (mu * self.w), 0.0), mu)
-
-    def price(self, q: Array) -> float:
-        """The price at which d would meet the limit if none were held at zero."""
-        return float(np.sqrt(q @ (q / self.w) / (2 * self.bound)))
-
-    def dual(self, response: BestReply, mu: float) -> Array:
-        """The dual array of the constraint."""
-        return mu * response.slope
-
-    def price_of(self, dual: Array) -> float:
-        """The price in a dual array."""
-        return float(np.sqrt(dual @ (dual / self.w) / (2 * self.bound)))
-
-
-class EntropicDual:
-    """``F(d) = sum d log(d / r)``, with its bound; d adds up to one."""
-
-    def __init__(self, limit: EntropicLimit) -> None:
-        self.reference, self.bound = limit.function.reference, limit.bound
-        self.scale = max(abs(limit.bound), 1e-300)
-        with np.errstate(divide="ignore"):
-            self.log_reference = np.log(self.reference)
-
-    def respond(self, q: Array, mu: float) -> BestReply:
-        """The best d at advantages q and price mu."""
-        g = self.log_reference - q / mu
-        top = float(np.max(g))
-        d = np.exp(g - top)
-        total = float(d.sum())
-        d /= total
-        log_total = top + np.log(total)
-        slope = -q / mu  # log(d / r) is this less the logarithm of the total
-        mean = float(d @ slope)
-        return BestReply(d, -mu * log_total, mean - log_total, slope - mean, d / mu, mu, True, mean - log_total)
-
-    def price(self, q: Array) -> float:
-        """The price at which, to second order, d would meet the limit."""
-        r = self.reference / self.reference.sum()
-        room = max(self.bound + np.log(self.reference.sum()), 1e-12)
-        return float(np.sqrt(max(r @ q**2 - (r @ q) ** 2, 1e-300) / (2 * room)))
-
-    def dual(self, response: BestReply, mu: float) -> Array:
-        """The dual array of the constraint."""
-        some = self.reference > 0
-        u = np.zeros(some.size)
-        # From the advantages, since the logarithm of a d that underflowed says nothing.
-        u[some] = mu * (response.slope[some] + response.shift + 1.0)
-        return np.append(u, mu)
-
-    def price_of(self, dual: Array) -> float:
-        """The price in a dual array."""
-        return float(dual[-1])
-
-
-def curved(constraint: Constraint) -> BallDual | EntropicDual | None:
-    """What the dual needs of a limit, if it is one of those it takes."""
-    if isinstance(constraint, NormBall) and constraint.norm.p == 2 and constraint.radius > 0:
-        return BallDual(constraint)
-    if isinstance(constraint, EntropicLimit) and constraint.function.owner is None:
-        return EntropicDual(constraint)
-    return None
 
 
 @dataclass(frozen=True)
@@ -168,13 +69,13 @@ class Dual(Engine):
     helped = True
 
     def needs(self, constraints: Sequence[Constraint], terms: Sequence[Term]) -> str | None:
-        if terms or len(constraints) != 1 or curved(constraints[0]) is None:
+        if terms or len(constraints) != 1 or constraints[0].separable() is None:
             return 'a cost under one constraint: a ball in the 2-norm, an entropy of pairs or a KL ball; use "auto"'
         return None
 
     def proposals(self, task: Task) -> Proposals:
         """Climb, until the dual is higher than any cost: it rises without end where no policy obeys."""
-        limit = curved(task.blocks.constraints[0])
+        limit = task.blocks.constraints[0].separable()
         assert limit is not None
         dynamics, c, start = task.dynamics, task.c, task.start
         V = task.unconstrained.V if start is None else start.V
@@ -214,11 +115,11 @@ class Dual(Engine):
             V, mu, q, before = V + length * x, mu + length * m, q + length * change, left
 
 
-def _duals(limit: BallDual | EntropicDual, at: BestReply, mu: float) -> list[Array]:
+def _duals(limit: Separable, at: BestReply, mu: float) -> list[Array]:
     return [limit.dual(at, mu)]
 
 
-def settle(limit: BallDual | EntropicDual, q: Array, mu: float) -> tuple[float, float, BestReply]:
+def settle(limit: Separable, q: Array, mu: float) -> tuple[float, float, BestReply]:
     """Climb over the price, and over a constant added to V, which needs no pass over P; return how much q falls by.
 
     At the top d adds up to one and meets the limit.
@@ -246,7 +147,7 @@ def settle(limit: BallDual | EntropicDual, q: Array, mu: float) -> tuple[float, 
 
 
 def _below(
-    limit: BallDual | EntropicDual,
+    limit: Separable,
     at: tuple[float, Array, float],
     along: tuple[float, Array | float, float],
     length: float,
