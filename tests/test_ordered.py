@@ -36,10 +36,10 @@ WORLDS = {
 def test_sweeps_are_given_up_where_nothing_flows(name, flows):
     dynamics = WORLDS[name].with_discount(0.999).dynamics()
     c = next(iter(WORLDS[name].costs.values()))
-    V = dynamics.relax(c, None, 1e-9, np.inf)
+    V = dynamics.iterate_values(c, None, 1e-9, np.inf)
     before = dynamics.passes
     assert dynamics._ordered.hopeless is not flows
-    again = dynamics.relax(c, V, 1e-12, np.inf)
+    again = dynamics.iterate_values(c, V, 1e-12, np.inf)
     assert (dynamics.passes > before) is flows
     assert (again is V) is not flows
 
@@ -70,13 +70,13 @@ def test_sweeps_solve_bellmans_equation_and_the_flow_equations(name):
     first = np.searchsorted(mdp.state, np.arange(mdp.num_states + 1)).astype(np.int64)
     P = sp.csr_array(mdp.transitions)
     ordered, c = Ordered(P, first, mdp.discount), next(iter(mdp.costs.values()))
-    V, reached = ordered.relax(c, None, 1e-7, np.inf)
+    V, reached = ordered.iterate_values(c, None, 1e-7, np.inf)
     total = c + mdp.discount * (P @ V)
     best = np.minimum.reduceat(total, first[:-1])
     assert reached or "grid" not in name  # elsewhere they may give up
     if reached:
         np.testing.assert_allclose(V, best, atol=1e-7)
-    again, _ = ordered.relax(c + 0.1 * (mdp.state % 3 == 0), V, 1e-7, np.inf)
+    again, _ = ordered.iterate_values(c + 0.1 * (mdp.state % 3 == 0), V, 1e-7, np.inf)
     assert np.all(again >= V - 1e-6)  # dearer everywhere
     pi = random_policy({"state": mdp.state}, 0)
     greedy = np.zeros_like(pi)

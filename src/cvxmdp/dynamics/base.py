@@ -46,7 +46,7 @@ class Dynamics(Protocol):
         """Bellman sweep: ``min over actions of c + gamma P V`` and the pair that attains it, for each state."""
         ...
 
-    def relax(self, c: Array, V: Array | None, tolerance: float, deadline: float) -> Array | None:
+    def iterate_values(self, c: Array, V: Array | None, tolerance: float, deadline: float) -> Array | None:
         """Bring V near the solution of Bellman's equation by cheap sweeps, where the model allows it.
 
         Elsewhere V comes back as it is.

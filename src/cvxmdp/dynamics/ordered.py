@@ -70,7 +70,7 @@ class Ordered:
         self.failures = 0
         """How often sweeps did not converge."""
 
-    def relax(self, c: Array, V: Array | None, tolerance: float, deadline: float) -> tuple[Array, bool]:
+    def iterate_values(self, c: Array, V: Array | None, tolerance: float, deadline: float) -> tuple[Array, bool]:
         """Solve Bellman's equation until it changes by a tenth of the tolerance; also say whether that was reached.
 
         It begins at V, or above all values, from where what is known of good states spreads fastest.

@@ -39,16 +39,16 @@ class SparseDynamics(Tabular):
         self.passes += 1
         return kernels.sweep(*self._csr, self.first, self.gamma, c, V)
 
-    def relax(self, c: Array, V: Array | None, tolerance: float, deadline: float) -> Array | None:
+    def iterate_values(self, c: Array, V: Array | None, tolerance: float, deadline: float) -> Array | None:
         if self._ordered is None:
-            return super().relax(c, V, tolerance, deadline)
+            return super().iterate_values(c, V, tolerance, deadline)
         ordered = copy.copy(self._ordered)  # other threads may be solving with this one
         if V is None:  # the first sweeps of a solve
             ordered.forget()
         if ordered.hopeless or ordered.failures == MOST_FAILURES:
             return V
         before = ordered.sweeps
-        V, _ = ordered.relax(c, V, tolerance, deadline)
+        V, _ = ordered.iterate_values(c, V, tolerance, deadline)
         self.passes += ordered.sweeps - before
         self._ordered = ordered
         return V

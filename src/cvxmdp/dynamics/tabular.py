@@ -89,7 +89,7 @@ class Tabular(ABC):
     def sweep(self, c: Array, V: Array) -> tuple[Array, Indices]:
         """Bellman sweep."""
 
-    def relax(self, c: Array, V: Array | None, tolerance: float, deadline: float) -> Array | None:
+    def iterate_values(self, c: Array, V: Array | None, tolerance: float, deadline: float) -> Array | None:
         if V is None and self.plan.policy == "dense":
             V = np.zeros(self.num_states)
             for _ in range(FIRST_SWEEPS):

@@ -53,7 +53,7 @@ def policy_iteration(
     or once the bound is ``enough``.
     """
     if rounds:
-        V = dynamics.relax(c, V, tolerance, deadline)
+        V = dynamics.iterate_values(c, V, tolerance, deadline)
     V = np.zeros(dynamics.num_states) if V is None else V
     best, greedy = dynamics.sweep(c, V)
     pairs, top, top_V = greedy, lower_bound(dynamics, V, best), V
