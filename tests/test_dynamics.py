@@ -11,7 +11,8 @@ import cvxmdp as cm
 from cvxmdp.dynamics import choose
 from cvxmdp.dynamics.choose import choose_dynamics
 from cvxmdp.dynamics.dense import DenseDynamics
-from cvxmdp.dynamics.linear import Plan, approximate, available_memory, plan
+from cvxmdp.dynamics.linear import approximate
+from cvxmdp.dynamics.plan import Plan, available_memory, plan
 from cvxmdp.dynamics.sparse import SparseDynamics
 from oracles import as_mdp, flow_matrix, occupancy, random_model, random_policy, value
 

@@ -6,8 +6,8 @@ import scipy.sparse as sp
 
 import cvxmdp as cm
 from cvxmdp.dynamics.dense import DenseDynamics
-from cvxmdp.dynamics.linear import Plan
 from cvxmdp.dynamics.ordered import Ordered
+from cvxmdp.dynamics.plan import Plan
 from cvxmdp.dynamics.sparse import SparseDynamics
 from oracles import as_mdp, flow_matrix, random_model, random_policy
 

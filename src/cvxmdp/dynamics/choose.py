@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.dynamics.base import Dynamics
-from cvxmdp.dynamics.linear import available_memory, plan, spreads
+from cvxmdp.dynamics.plan import available_memory, plan, spreads
 from cvxmdp.mdp import MDP
 
 DENSE_DENSITY = 0.2
@@ -27,7 +27,7 @@ def choose_dynamics(mdp: MDP, evaluation: str = "auto") -> Dynamics:
         The model.
     evaluation : {"auto", "direct", "iterative"}
         How linear systems are solved: by factors, by Krylov methods, or by the rule in
-        :func:`cvxmdp.dynamics.linear.plan`.
+        :func:`cvxmdp.dynamics.plan.plan`.
     """
     if evaluation not in ("auto", "direct", "iterative"):
         raise ValueError(f'evaluation is {evaluation!r}; it must be "auto", "direct" or "iterative"')

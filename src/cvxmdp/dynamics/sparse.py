@@ -10,8 +10,9 @@ import scipy.sparse as sp
 
 from cvxmdp.dynamics import kernels
 from cvxmdp.dynamics.base import Mask
-from cvxmdp.dynamics.linear import Operator, Plan
+from cvxmdp.dynamics.linear import Operator
 from cvxmdp.dynamics.ordered import PARALLEL_STATES, Ordered
+from cvxmdp.dynamics.plan import Plan
 from cvxmdp.dynamics.tabular import Tabular
 from cvxmdp.mdp import MDP, Array, Indices
 

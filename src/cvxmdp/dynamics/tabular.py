@@ -18,7 +18,6 @@ from cvxmdp.dynamics.linear import (
     KRYLOV_TOLERANCE,
     NORMAL_STATES,
     Operator,
-    Plan,
     StartedSolve,
     conjugate_gradients,
     factor_policy,
@@ -27,6 +26,7 @@ from cvxmdp.dynamics.linear import (
     worth,
 )
 from cvxmdp.dynamics.normal import Pattern, reached_states
+from cvxmdp.dynamics.plan import Plan
 from cvxmdp.mdp import MDP, Array, Indices
 
 FIRST_SWEEPS = 30

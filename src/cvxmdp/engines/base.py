@@ -104,7 +104,7 @@ class Engine(ABC):
     Parameters
     ----------
     evaluation : {"auto", "direct", "iterative"}
-        How linear systems of policies are solved, see :func:`cvxmdp.dynamics.linear.plan`.
+        How linear systems of policies are solved, see :func:`cvxmdp.dynamics.plan.plan`.
     """
 
     evaluation: str = field(default="auto", kw_only=True)

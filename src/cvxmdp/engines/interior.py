@@ -62,7 +62,7 @@ class Interior(Engine):
     Parameters
     ----------
     evaluation : {"auto", "direct", "iterative"}
-        How linear systems of policies are solved, see :func:`cvxmdp.dynamics.linear.plan`.
+        How linear systems of policies are solved, see :func:`cvxmdp.dynamics.plan.plan`.
 
     Examples
     --------

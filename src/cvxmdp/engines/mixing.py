@@ -55,7 +55,7 @@ class Mixing(Engine):
         Between 0 and 1: how much of the best multipliers is kept when new ones are priced.  When not given, none is for
         up to three limits, where plain column generation is fast, and half for more.
     evaluation : {"auto", "direct", "iterative"}
-        How linear systems are solved, see :func:`cvxmdp.dynamics.linear.plan`.
+        How linear systems are solved, see :func:`cvxmdp.dynamics.plan.plan`.
 
     Examples
     --------

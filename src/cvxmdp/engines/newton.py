@@ -53,7 +53,7 @@ class Newton(Engine):
     shrink : float
         Between 0 and 1: by how much sigma falls, and 1/tau with it, from pass to pass.
     evaluation : {"auto", "direct", "iterative"}
-        How linear systems are solved, see :func:`cvxmdp.dynamics.linear.plan`.
+        How linear systems are solved, see :func:`cvxmdp.dynamics.plan.plan`.
 
     Examples
     --------

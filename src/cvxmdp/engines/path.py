@@ -85,7 +85,7 @@ class Path(Engine):
     Parameters
     ----------
     evaluation : {"auto", "direct", "iterative"}
-        How linear systems of policies are solved, see :func:`cvxmdp.dynamics.linear.plan`.
+        How linear systems of policies are solved, see :func:`cvxmdp.dynamics.plan.plan`.
 
     Examples
     --------

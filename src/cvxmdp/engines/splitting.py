@@ -110,7 +110,7 @@ class Splitting(Engine):
         Let the step follow the balance of primal and dual movement, anchor the iteration where it stalls, and take as
         many inner steps as the pass needs.  When false, the method runs with the settings as they are.
     evaluation : {"auto", "direct", "iterative"}
-        How linear systems are solved, see :func:`cvxmdp.dynamics.linear.plan`.
+        How linear systems are solved, see :func:`cvxmdp.dynamics.plan.plan`.
     prox : {"auto", "qrpi", "newton"}
         The inner solver: regularized policy iteration, semismooth Newton, or the first while it is fast.
     stopping : tuple of three floats, optional
