@@ -5,11 +5,14 @@ import subprocess
 import sys
 import textwrap
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+import cvxmdp as cm
 from cvxmdp import memory, threads
 from cvxmdp.threads import few_threads, one_blas_thread
 
@@ -174,3 +177,28 @@ def test_work_may_be_shared_after_a_solve(how, tmp_path):
     script.write_text(textwrap.dedent(SHARED))
     done = subprocess.run([sys.executable, script, how], capture_output=True, text=True, timeout=300)
     assert done.stdout == "all the same\n", done.stderr
+
+
+def test_threads_may_share_a_constraint(request):
+    """Past bug: what one thread projected last was returned to another."""
+    request.addfinalizer(partial(sys.setswitchinterval, sys.getswitchinterval()))
+    sys.setswitchinterval(1e-6)
+    mdp = cm.worlds.gridworld(size=3)
+    n = mdp.num_pairs
+    rng = np.random.default_rng(0)
+    sets = [
+        cm.Entropy(3.0).bind(mdp),
+        cm.RobustBudget("time", cm.Ellipsoid(np.full(n, 0.1)), at_most=0.1).bind(mdp),
+        cm.Linear(rng.normal(size=(5, n)), at_most=-0.1),
+    ]
+    points = rng.random((40, n))
+    for shared in sets:
+
+        def normal(point, shared=shared):
+            return shared.dual(point, shared.project(point), 1.0)
+
+        alone = [normal(point) for point in points]
+        with ThreadPoolExecutor(4) as pool:
+            together = list(pool.map(normal, [point for _ in range(20) for point in points]))
+        for k, found in enumerate(together):
+            np.testing.assert_allclose(found, alone[k % len(points)], atol=1e-9)

@@ -17,7 +17,8 @@ from cvxmdp.constraints.combine import relative_ease
 from cvxmdp.engines.base import Answer, Engine, Proposal, Start, Task
 from cvxmdp.engines.judge import Judge
 from cvxmdp.engines.mixture import Columns
-from cvxmdp.engines.prover import Refutation
+from cvxmdp.engines.prover import Candidate, Refutation
+from cvxmdp.mdp import Array
 from cvxmdp.status import Status
 from cvxmdp.threads import one_blas_thread
 
@@ -25,7 +26,6 @@ PATIENCE = 200
 """Passes of an engine after which the next one tries."""
 SECOND, SECOND_PAIRS = 1000, 5000
 """Passes of the second round, and the pairs up to which they take seconds."""
-
 THIN = 1e-3
 """Share of the tolerance, relative to the limits, below which a policy within the tolerance is sought in spite of a
 proof that none obeys: limits that just touch what is possible are computed numbers."""
@@ -134,28 +134,36 @@ class Drive:
     def _heard(self, proposal: Proposal, over: bool) -> tuple[Answer, Status | None]:
         """Have the judge look at a proposal as far as it is worth it, or where it is the last one."""
         judge, asked = self.judge, proposal.ready or over
-        candidate = bound = status = None
+        candidate = bound = status = duals = None
         if asked and proposal.occupancy is not None:
             candidate = judge.propose(proposal.occupancy())
-        worth = asked or proposal.priced is not None or proposal.suspect
-        duals = proposal.duals() if worth and proposal.duals is not None else None
-        if duals is not None and (asked or proposal.priced is not None):
+        priced = asked or proposal.priced is not None
+        if proposal.duals is not None and (priced or proposal.suspect):
+            duals = proposal.duals()
+        if duals is not None and priced:
             V = None if proposal.value is None else proposal.value()
             bound = judge.prove(duals, V, proposal.priced or 0.0)
-        obeys = not judge.blocks.constraints or (candidate is not None and candidate.violation <= judge.tolerance)
-        if proposal.suspect and duals is not None and not obeys:
-            found = judge.refute(duals)
-            if found is None and candidate is not None:
-                found = judge.refute(judge.blocks.set_duals(candidate.d))
-            if found is not None:
-                if candidate is None and proposal.occupancy is not None:
-                    judge.propose(proposal.occupancy())
-                status = self._refuted(found)
+        if duals is not None and proposal.suspect:
+            status = self._doubted(proposal, duals, candidate)
         judge.record(proposal.residual)
         if status is None and asked:
             status = judge.verdict()
         assert judge.best is not None
         return Answer(candidate, bound, judge.gap if judge.obeyed else judge.best.violation), status
+
+    def _doubted(self, proposal: Proposal, duals: list[Array], candidate: Candidate | None) -> Status | None:
+        """Try to prove that no policy obeys, from duals that look like it or from the way to a policy that does not."""
+        judge = self.judge
+        if not judge.blocks.constraints or (candidate is not None and candidate.violation <= judge.tolerance):
+            return None
+        found = judge.refute(duals)
+        if found is None and candidate is not None:
+            found = judge.refute(judge.blocks.set_duals(candidate.d))
+        if found is None:
+            return None
+        if candidate is None and proposal.occupancy is not None:
+            judge.propose(proposal.occupancy())  # something to begin with, on the way to the nearest policy
+        return self._refuted(found)
 
     def _refuted(self, found: Refutation) -> Status | None:
         """Say that no policy obeys, unless that is so by next to nothing: then see first whether one nearly does."""
