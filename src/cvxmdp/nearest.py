@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from cvxmdp.blocks import Constraint
 from cvxmdp.engines.base import Engine
 from cvxmdp.engines.choose import choose_moved, choose_soft
 from cvxmdp.engines.exact import EPS
@@ -31,6 +32,8 @@ FINE, FINEST, MANY_STATES = 1e-9, 1e-11, 10_000
 is known to the root of that."""
 AS_NEAR = 1e-8
 """How much farther, relatively, the cheapest of the nearest policies may be."""
+TRACE = 1e-9
+"""Share of a proof, counted by what relaxing would take from it, below which a limit has none in it."""
 SLACK = 1e-9
 """By how much farther, relatively, sets are moved, so that rounding does not move them too little."""
 MOVED = 1e-2
@@ -72,13 +75,33 @@ def come_near(run: Attempt, problem: Problem, judge: Judge) -> None:
         judge.propose(found.best.d)
         if judge.obeyed:
             return
-    V = None if found.bound is None else found.bound.potential
-    if found.bound is not None:
-        judge.refute(blocks.split(found.bound.duals, blocks.constraints), V)
     candidate = judge.prover.candidate(found.best.d, anywhere=True)
-    judge.refute(blocks.set_duals(candidate.d), V)
+    tried, V = [blocks.set_duals(candidate.d)], None
+    if found.bound is not None:
+        tried, V = [*tried, blocks.split(found.bound.duals, blocks.constraints)], found.bound.potential
+    for duals in tried:
+        if judge.refute(_without_traces(blocks.constraints, duals), V) is None:
+            judge.refute(duals, V)
     if judge.refutation is not None:
         judge.nearest = Nearest(candidate, candidate.d - blocks.project(candidate.d))
+
+
+def _without_traces(limits: Sequence[Constraint], duals: Sequence[Array]) -> list[Array]:
+    """Return duals without the traces that interior points leave of limits which do not bind.
+
+    However small they are, some large amount of relaxing would seem to be enough.
+    """
+    eases = [limit.ease(dual, relative=True) for limit, dual in zip(limits, duals, strict=True)]
+    out = []
+    for limit, dual, ease in zip(limits, duals, eases, strict=True):
+        if ease <= TRACE * max(eases):
+            out.append(limit.idle())
+        elif limit.is_rows:
+            weights = limit.weights(dual)
+            out.append(np.where(weights > TRACE * np.max(weights), dual, 0.0))
+        else:
+            out.append(dual)
+    return out
 
 
 def _first(judge: Judge) -> tuple[Array, list[Array]]:

@@ -192,5 +192,8 @@ def choose_soft(soft: Sequence[Term], mdp: MDP) -> list[Engine]:
 
 def choose_moved(limits: Sequence[Constraint], mdp: MDP) -> list[Engine]:
     """Choose engines for the least cost over flat sets that just touch what policies can do."""
-    rows = all(limit.is_rows for limit in limits) and sum(limit.parts for limit in limits) <= FEW_ROWS
-    return [Mixing() if rows else Path(), *_conic(limits, [], mdp)]
+    by_cones = _conic(limits, [], mdp)
+    rows = sum(limit.parts for limit in limits) if all(limit.is_rows for limit in limits) else np.inf
+    if rows <= FEW_ROWS:
+        return [Mixing(), *by_cones]
+    return [Path(), *([Mixing()] if rows <= MANY_ROWS else []), *by_cones]
