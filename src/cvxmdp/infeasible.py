@@ -220,7 +220,7 @@ def by_priority(
     for level in sorted({c.priority for c in constraints}):
         mine = [c for c in constraints if c.priority <= level]
 
-        def relax(t: float, mine: Sequence[Constraint] = mine, level: int = level) -> list[Constraint]:
+        def relax(t: float, mine: Sequence[Constraint] = mine) -> list[Constraint]:
             return [c.relaxed(amounts.get(c.priority, t), relative=True) for c in mine]
 
         def ease(duals: Sequence[Array], mine: Sequence[Constraint] = mine, level: int = level) -> float:

@@ -96,7 +96,7 @@ class Problem:
             An earlier solution of the same or a similar problem.
         callback : callable, optional
             Called with a :class:`cvxmdp.status.Progress`; returning true stops the solve.  What it raises ends the
-            solve without a solution.
+            solve without a solution, but for ``KeyboardInterrupt``, which is like Ctrl-C.
         verbose : bool
             Show progress in the terminal.
         when_infeasible : {"nearest", "relative", "priority"}
@@ -140,7 +140,11 @@ class Problem:
         with interrupts.flagged(), shown as report, few_threads(self.mdp.num_states):
             engines = choose_engines(method, self.constraints, self.terms, self.mdp)
             solve = Solve(self, tolerance, time_limit, report, when_infeasible, explain)
-            return solve(engines, max_iterations, warm_start)
+            try:
+                return solve(engines, max_iterations, warm_start)
+            except _CallbackRaised as raised:
+                error = raised.error
+        raise error
 
     def asked(self) -> Asked:
         """Return what is asked for, as a solution keeps it."""
@@ -163,11 +167,24 @@ class Problem:
         return other
 
 
+class _CallbackRaised(BaseException):
+    """Carries what a callback raised past everything that engines may raise."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+
 def _answered(callback: Callable[[Progress], object]) -> Callable[[Progress], bool]:
     """Read what a callback returns as yes or no."""
 
     def ask(progress: Progress) -> bool:
-        answer = callback(progress)
+        try:
+            answer = callback(progress)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise _CallbackRaised(error) from None
         try:
             return bool(answer)
         except (TypeError, ValueError):

@@ -138,6 +138,8 @@ class Solve:
 
     def _come_near(self, problem: Problem, judge: Judge) -> Status | None:
         """Find the nearest policy, and by that whether one obeys."""
+        if problem is self.problem:
+            self.last = judge.clock.history[-1]
         try:
             with interrupts.until(self.deadline):
                 come_near(self._inner, problem, judge)
@@ -145,6 +147,8 @@ class Solve:
             pass
         except KeyboardInterrupt:
             self.stopped = True
+        if self.stopped:
+            judge.clock.stop()
         return Status.INFEASIBLE if judge.refutation is not None else judge.verdict()
 
     def _begin(
@@ -180,9 +184,11 @@ class Solve:
             if status is None and judge.blocks.members:
                 with interrupts.until(self.deadline):
                     status, said = _engage(drive, engines, problem, start)
-        except KeyboardInterrupt:
-            status, said = (Status.INFEASIBLE if judge.refutation else Status.INTERRUPTED), ", then ".join(drive.said)
-            _wind_up(judge)
+        except (KeyboardInterrupt, interrupts.OutOfTimeError) as reason:
+            late = isinstance(reason, interrupts.OutOfTimeError)
+            status, said = Status.TIME_LIMIT if late else Status.INTERRUPTED, ", then ".join(drive.said)
+            status = Status.INFEASIBLE if judge.refutation else status
+            _wind_up(judge, stopped=not late)
         self.stopped |= clock.stopped or interrupts.requested()
         if main:
             self.seconds["presolve"] = presolved - clock.started
@@ -344,9 +350,10 @@ def _presolve(judge: Judge) -> tuple[Status | None, str]:
     return status, "stopped in the first policy iteration"
 
 
-def _wind_up(judge: Judge) -> None:
-    """Make up in one round for what is missing when a solve is stopped in the middle."""
-    judge.clock.stop()
+def _wind_up(judge: Judge, stopped: bool) -> None:
+    """Make up in one round for what is missing when a solve ends in the middle, out of time or stopped."""
+    if stopped:
+        judge.clock.stop()
     if judge.best is None:
         judge.propose(indicator(judge.prover.dynamics, judge.prover.unconstrained.pairs))
     judge.prove_first()

@@ -9,6 +9,7 @@ import cvxmdp as cm
 from cvxmdp.engines.base import Engine, Proposal
 from cvxmdp.engines.choose import ENGINES
 from cvxmdp.engines.drive import Drive
+from cvxmdp.engines.mixture import Mixture
 from cvxmdp.solve import Solve, _presolve
 
 MDP = cm.worlds.gridworld(size=4)
@@ -112,3 +113,80 @@ def test_every_engine_can_be_stepped_by_hand(name):
     assert judge.clock.iterations == 0
     assert judge.best.violation > 1e-6
     steps.close()
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError, StopIteration, ZeroDivisionError, MemoryError, FloatingPointError, np.linalg.LinAlgError]
+)
+def test_what_a_callback_raises_is_not_taken_for_an_engines(error):
+    """Past bug: the engine was said to have given up, and the solve went on."""
+    problem = budget(1e-4)
+    calls = []
+    problem.solve(callback=lambda progress: calls.append(progress))
+    for last in range(1, len(calls) + 1):
+        seen = []
+
+        def raises(progress, seen=seen, last=last):
+            seen.append(progress)
+            if len(seen) == last:
+                raise error("mine")
+
+        with pytest.raises(error, match="mine"):
+            problem.solve(callback=raises)
+        assert len(seen) == last
+
+
+def hopeless():
+    """An entropy just beyond the largest: engines give up, and the distance decides."""
+    return cm.Problem(MDP, "time", [cm.Entropy(at_least=1.5), cm.Budget("collision", at_most=1e-3)])
+
+
+def test_the_callback_hears_of_the_search_for_the_nearest_policy_and_may_stop_it():
+    lines = tuple(Proposal() for _ in range(3))
+    problem, calls = hopeless(), []
+    problem.solve(method=Script(lines), callback=lambda progress: calls.append(progress))
+    assert len(calls) >= 6  # presolve, three lines, and what decides
+    for last in range(5, len(calls) + 1):
+        seen = []
+
+        def stops(progress, seen=seen, last=last):
+            seen.append(progress)
+            return len(seen) >= last
+
+        solution = problem.solve(method=Script(lines), callback=stops)
+        assert solution.status in (cm.Status.INTERRUPTED, cm.Status.OPTIMAL)
+        assert len(seen) <= last + 2
+        solution.certificate.check(problem)
+
+
+def test_an_interrupt_while_the_distance_decides_ends_the_solve():
+    """Past bug: only the inner solve was interrupted, and the outer one went on to its end."""
+    problem, seen = hopeless(), []
+    lines = tuple(Proposal() for _ in range(3))
+
+    def interrupts(progress):
+        seen.append(progress)
+        if len(seen) == 6:
+            raise KeyboardInterrupt
+
+    solution = problem.solve(method=Script(lines), callback=interrupts)
+    assert solution.status is cm.Status.INTERRUPTED
+    assert "interrupted" in solution.stats.method
+    assert len(seen) == 6
+    solution.certificate.check(problem)
+
+
+def test_a_policy_that_another_problem_met_is_new_to_a_mixture():
+    """Past bug: a mixture took policies for its own that were met meanwhile, and thought that it was stuck."""
+    problem = budget(1e-4)
+    solve = Solve(problem, 1e-6, None, None, "nearest", False)
+    judge = solve._begin(problem, [ENGINES["mixing"]], 1e-6, None)
+    _presolve(judge)
+    task = Drive(judge, solve.columns, lambda: None)._task(None)
+    mixture = Mixture(task, task.blocks.rows)
+    pairs = np.searchsorted(MDP.state, np.arange(MDP.num_states)) + 1
+    task.columns.key(MDP.dynamics("auto"), pairs)
+    count = len(mixture.columns)
+    assert mixture.add_policy(pairs)
+    assert not mixture.add_policy(pairs)
+    assert len(mixture.columns) == count + 1

@@ -38,7 +38,7 @@ class Task:
     blocks: Blocks
     tolerance: float
     deadline: float
-    """On the clock ``time.perf_counter``: for work within a step.  Between proposals nobody else looks at it."""
+    """On the clock ``time.perf_counter``, for long work within a step: between proposals the driver looks at it."""
     unconstrained: Unconstrained
     """The best policy without limits."""
     best: Candidate
@@ -113,7 +113,7 @@ class Engine(ABC):
     said: ClassVar[str]
     """What was done, in a user's words; ``{steps}`` stands for the number of proposals."""
     most_passes: ClassVar[int]
-    """After so many it is not asked for more."""
+    """How many proposals it adds to what a solve may take, where nobody set a limit."""
     threads_from: ClassVar[float] = 0
     """States from which on BLAS may take more than one thread."""
     persists: ClassVar[bool] = False

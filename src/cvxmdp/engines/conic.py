@@ -171,8 +171,19 @@ class ConicProgram:
             ],
             settings,
         )
-        solver.set_termination_callback(lambda _: interrupts.requested())
+        pressed: list[KeyboardInterrupt] = []
+
+        def ended(_: Any) -> bool:
+            try:
+                return interrupts.requested()
+            except KeyboardInterrupt as error:  # a handler of the user's own raised it here, where it would be lost
+                pressed.append(error)
+                return True
+
+        solver.set_termination_callback(ended)
         answer = solver.solve()
+        if pressed:
+            raise pressed[0]
         x, z = np.asarray(answer.x), np.clip(np.asarray(answer.z), -LARGEST, LARGEST)
         d = np.maximum(np.nan_to_num(x[: self.pairs]), 0.0)
         return (d / d.sum() if d.sum() > 0 else np.full(d.size, 1 / d.size)), np.nan_to_num(z)

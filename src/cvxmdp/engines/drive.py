@@ -1,6 +1,6 @@
 """The driver: takes engines one after the other through their proposals, and has the judge look at them.
 
-It alone counts steps, reads the clock, decides when a proposal is judged, and hands over to the next engine.
+It alone counts steps, decides when a proposal is judged, ends an engine, and hands over to the next.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from cvxmdp import interrupts
 from cvxmdp.constraints.combine import relative_ease
-from cvxmdp.engines.base import Answer, Engine, Proposal, Start, Task
+from cvxmdp.engines.base import Answer, Engine, Proposal, Proposals, Start, Task
 from cvxmdp.engines.judge import Judge
 from cvxmdp.engines.mixture import Columns
 from cvxmdp.engines.prover import Candidate, Refutation
@@ -99,13 +99,16 @@ class Drive:
         """Hear an engine's proposals; None where it gives up or its patience ends."""
         clock, steps = self.judge.clock, 0
         proposals = engine.proposals(self._task(start))
-        proposal: Proposal | None = None
+        last: Proposal | None = None
         answer: Answer | None = None
         otherwise, mine = None, len(self.said)
         self.said.append(engine.said.format(steps=0))
         try:
             while True:
-                proposal = next(proposals) if answer is None else proposals.send(answer)
+                proposal = _next(proposals, answer)
+                if proposal is None:
+                    return otherwise
+                last = proposal
                 clock.iterations, steps = clock.iterations + 1, steps + 1
                 self.said[mine] = (proposal.said or engine.said).format(steps=steps)
                 over = clock.limit() is not None or steps >= patience
@@ -115,10 +118,8 @@ class Drive:
                 if status is not None or over:
                     return status
                 otherwise = proposal.otherwise
-        except StopIteration:
-            return otherwise
         except KeyboardInterrupt:
-            self._save(proposal)
+            self._save(last)
             raise
         finally:
             proposals.close()
@@ -171,7 +172,7 @@ class Drive:
         thin = THIN * judge.tolerance * relative_ease(judge.blocks.constraints, found.duals)
         if found.margin > thin or (self.tried and not judge.obeyed):
             return Status.INFEASIBLE
-        judge.refutation = None
+        judge.refutation = judge.refuted = None
         return self._decided()
 
     def _save(self, proposal: Proposal | None) -> None:
@@ -180,3 +181,11 @@ class Drive:
             with suppress(FloatingPointError):  # it may have been stopped while it broke down
                 self.judge.clock.stop()
                 self.judge.propose(proposal.occupancy())
+
+
+def _next(proposals: Proposals, answer: Answer | None) -> Proposal | None:
+    """Return an engine's next proposal, None where it gives up."""
+    try:
+        return next(proposals) if answer is None else proposals.send(answer)
+    except StopIteration:
+        return None

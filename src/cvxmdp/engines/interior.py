@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ import numpy.typing as npt
 import scipy.linalg as la
 import scipy.sparse as sp
 
+from cvxmdp import interrupts
 from cvxmdp.blocks import Constraint, Term
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.dynamics.base import Dynamics
@@ -51,6 +53,8 @@ FIRST_ROOM = 0.1
 """Slacks begin at this share of the size of their row, at least."""
 LIFT = 1e-14
 """Added to the rows' own matrix, relatively, for rows that depend on each other."""
+QUICK_STATES = 1000
+"""Up to here factors take a tenth of a second; beyond, Ctrl-C and time limits have to be heard meanwhile."""
 READY = 3.0
 """A point is judged once the gap is within this many tolerances."""
 
@@ -234,7 +238,8 @@ class InteriorPoint:
         stiffness = np.asarray(sum(side.respond(values, 0.0)[0] for side in self.sides))
         give = np.where(self.equal, 0.0, 1 / np.maximum(stiffness, 1e-300))
         try:
-            system = RowsSystem(dynamics, self.E, self.d / self.z, give, self.give)
+            made = partial(RowsSystem, dynamics, self.E, self.d / self.z, give, self.give)
+            system = made() if dynamics.num_states <= QUICK_STATES else interrupts.patiently(made)
         except (ValueError, RuntimeError, la.LinAlgError):  # not finite, or singular
             return False
 

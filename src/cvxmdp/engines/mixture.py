@@ -38,20 +38,19 @@ class Columns:
 
     known: dict[bytes, Column] = field(default_factory=dict)
 
-    def add(self, dynamics: Dynamics, pairs: Indices) -> Column | None:
-        """Add a policy and return its column; None where it was there already."""
+    def key(self, dynamics: Dynamics, pairs: Indices) -> bytes:
+        """Return the key of a policy, which is known from now on."""
         key = hashlib.sha256(np.ascontiguousarray(pairs).data).digest()
-        if key in self.known:
-            return None
-        self.known[key] = found = column(occupancy_of(dynamics, pairs))
-        return found
+        if key not in self.known:
+            self.known[key] = column(occupancy_of(dynamics, pairs))
+        return key
 
-    def passed_on(self) -> list[Column]:
+    def passed_on(self) -> dict[bytes, Column]:
         """Forget the first ones where they are too many to hold, and return the others."""
         held = np.cumsum([visited.size for visited, _ in reversed(self.known.values())])
         kept = int(np.searchsorted(held, MOST_HELD, side="right"))
         self.known = dict(list(self.known.items())[len(self.known) - kept :])
-        return list(self.known.values())
+        return self.known
 
 
 def column(d: Array) -> Column:
@@ -77,7 +76,9 @@ class Mixture:
         self.costs: list[float] = []
         self.values: list[Array] = []
         self.add(column(task.best.d))
-        for met in task.columns.passed_on():
+        self.seen: set[bytes] = set()
+        for key, met in task.columns.passed_on().items():
+            self.seen.add(key)
             self.add(met)
         self._meet_far()
 
@@ -108,10 +109,12 @@ class Mixture:
 
     def add_policy(self, pairs: Indices) -> bool:
         """Add a deterministic policy; return False when it was there already."""
-        found = self.task.columns.add(self.task.dynamics, pairs)
-        if found is not None:
-            self.add(found)
-        return found is not None
+        key = self.task.columns.key(self.task.dynamics, pairs)
+        if key in self.seen:
+            return False
+        self.seen.add(key)
+        self.add(self.task.columns.known[key])
+        return True
 
     def _meet_far(self) -> None:
         """Where the first policy is far beyond a limit, add the policy that is best at meeting that limit.
