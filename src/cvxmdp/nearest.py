@@ -60,7 +60,7 @@ class Attempt(Protocol):
 def come_near(run: Attempt, problem: Problem, judge: Judge) -> None:
     """Find the nearest policy; the judge notes it with the proof that none is nearer, or a policy that obeys."""
     blocks, limits = judge.blocks, judge.blocks.sets
-    small = problem.mdp.num_states <= MANY_STATES
+    small = problem.mdp.num_states <= MANY_STATES and not any(limit.own for limit in limits)
     tolerance = (FINEST if blocks.num_rows else FINE) if small else judge.tolerance
     soft = problem.softened(limits)
     engines = choose_soft(soft.terms, problem.mdp)

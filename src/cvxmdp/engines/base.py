@@ -118,6 +118,8 @@ class Engine(ABC):
     """States from which on BLAS may take more than one thread."""
     persists: ClassVar[bool] = False
     """Whether it is worth a second, longer try where all have given up."""
+    slow_to_obey: ClassVar[bool] = False
+    """Whether the least distance to the limits finds a policy that obeys sooner, where any will do."""
     helped: ClassVar[bool] = False
     """Whether others go on where it gives up, although it was asked for by name."""
 

@@ -15,7 +15,7 @@ import numpy as np
 from cvxmdp import interrupts
 from cvxmdp.constraints.combine import relative_ease
 from cvxmdp.engines.base import Answer, Engine, Proposal, Proposals, Start, Task
-from cvxmdp.engines.judge import Judge
+from cvxmdp.engines.judge import Judge, any_that_obeys
 from cvxmdp.engines.mixture import Columns
 from cvxmdp.engines.prover import Candidate, Refutation
 from cvxmdp.mdp import Array
@@ -55,6 +55,8 @@ class Drive:
             rounds += [(engine, SECOND) for engine in engines[:-1] if engine.persists]
         self.last = engines[-1]
         for engine, patience in rounds:
+            if engine.slow_to_obey and self.judge.enough is any_that_obeys and (status := self._decided()) is not None:
+                return status
             began = time.perf_counter()
             try:
                 status = self._guarded(engine, start, patience)

@@ -69,6 +69,7 @@ class Newton(Engine):
     said = "proximal Newton method, {steps} Newton steps"
     most_passes = 3000
     persists = True
+    slow_to_obey = True
 
     def __post_init__(self) -> None:
         """Check the settings."""

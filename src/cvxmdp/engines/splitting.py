@@ -149,6 +149,7 @@ class Splitting(Engine):
     name = "splitting"
     said = "splitting, {steps} passes"
     most_passes = 5000
+    slow_to_obey = True
 
     @property
     def open_ended(self) -> bool:
