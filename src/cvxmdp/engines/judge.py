@@ -61,7 +61,7 @@ class Judge:
     enough: Callable[[Candidate], bool] = never
     """Whether a policy that obeys is enough, although it may not be the best."""
     acceptable: float = 0.0
-    """The gap that is enough once an engine has ended, where that is more than the tolerance."""
+    """The gap that is enough once an engine has ended, for a problem that is part of another; zero for none."""
     best: Candidate | None = None
     bound: Bound | None = None
     refutation: Refutation | None = None
