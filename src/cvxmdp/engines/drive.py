@@ -65,7 +65,7 @@ class Drive:
                 self.seconds[engine.name] = self.seconds.get(engine.name, 0.0) + spent
             if status is not None or (status := self.judge.clock.limit()) is not None:
                 return status
-            if 0 < self.judge.acceptable and self.judge.gap <= self.judge.acceptable:
+            if self.judge.acceptable > 0 and self.judge.gap <= self.judge.acceptable:
                 return Status.OPTIMAL
             if engine is self.last and (status := self._decided()) is not None:
                 return status

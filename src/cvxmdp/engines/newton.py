@@ -92,7 +92,8 @@ class Newton(Engine):
         while True:
             yield from state.minimize()
             answer = yield state.proposal(ready=True)
-            left.append(answer.missing)
+            # A distance may vanish, and what is missing of it relatively may not fall.
+            left.append(answer.missing * answer.candidate.scale if smooth else answer.missing)
             stuck = len(left) > patience and left[-1] > 0.5 * left[-patience]
             if stuck and (smooth or state.exhausted):
                 return
