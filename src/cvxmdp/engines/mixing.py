@@ -41,8 +41,11 @@ MET = 1e-2
 """Share of the tolerance within which a mixture obeys."""
 TOO_CHEAP = 0.1
 """Share of what exceeding costs within which the gap shows that the price is too low."""
-ASK = 2.0
+READY = 2.0
 """A mixture is judged once it is within this many tolerances of the bound."""
+PATIENCE = 8
+"""Rounds towards rows that give way in which what is missing has to halve: the small program has some ten digits, and
+policies that tie are new for ever."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ class Mixing(Engine):
             gap = mixture.cost(weights) + penalty * mixture.cost_scale * (0.0 if obeys else excess) - best
             if bound.value > highest:  # no policy costs as much
                 yield replace(now, suspect=True, priced=None)
-            if obeys and gap <= ASK * task.tolerance * scale:
+            if obeys and gap <= READY * task.tolerance * scale:
                 scale = (yield replace(now, ready=True, duals=None, priced=None)).candidate.scale
             stuck = not mixture.add_policy(bound.pairs) and not pricing.sharpen()
             cheap = not obeys and (stuck or gap <= TOO_CHEAP * penalty * mixture.cost_scale * excess)
@@ -139,14 +142,16 @@ class Mixing(Engine):
 
     def _approach(self, task: Task, mixture: Mixture) -> Proposals:
         """Lower the distance to rows that give way."""
-        distance = _distance(task.best)
-        while True:
+        distance, least, stuck = _distance(task.best), np.inf, 0
+        while stuck < PATIENCE:
             weights, multipliers = mixture.nearest(distance)
             duals = [mixture.dual(multipliers)]
             answer = yield Proposal(
                 partial(mixture.mix, weights), partial(list, duals), ready=True, said=_said(mixture)
             )
             distance = min(distance, _distance(answer.candidate))
+            stuck = 0 if answer.missing < 0.5 * least else stuck + 1
+            least = min(least, answer.missing)
             if not mixture.add_policy(answer.bound.pairs):
                 return
 
