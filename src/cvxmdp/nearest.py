@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,10 +19,9 @@ from cvxmdp.blocks import Constraint
 from cvxmdp.engines.base import Engine
 from cvxmdp.engines.choose import choose_moved, choose_soft
 from cvxmdp.engines.exact import EPS
-from cvxmdp.engines.judge import Judge, Nearest, never
+from cvxmdp.engines.judge import Goal, Judge, Nearest
 from cvxmdp.engines.prover import SPARED, Bound, Candidate
 from cvxmdp.mdp import Array
-from cvxmdp.status import Status
 
 if TYPE_CHECKING:
     from cvxmdp.problem import Problem
@@ -40,24 +39,12 @@ MOVED = 1e-2
 """Share of the tolerance to which moved limits are obeyed."""
 
 
-class Attempt(Protocol):
-    """Solve a problem from an occupancy and duals to a tolerance, or until a policy is ``enough``.
-
-    Once an engine has ended, what is ``acceptable`` will do.
-    """
-
-    def __call__(
-        self,
-        problem: Problem,
-        engines: Sequence[Engine],
-        tolerance: float,
-        acceptable: float,
-        start: tuple[Array, list[Array]] | None,
-        enough: Callable[[Candidate], bool],
-    ) -> tuple[Status | None, Judge]: ...
+From = tuple[Array, list[Array]]
+"""An occupancy and duals to begin with."""
+Solver = Callable[["Problem", Sequence[Engine], Goal, From | None], Judge]
 
 
-def come_near(run: Attempt, problem: Problem, judge: Judge) -> None:
+def come_near(solve: Solver, problem: Problem, judge: Judge) -> None:
     """Find the nearest policy; the judge notes it with the proof that none is nearer, or a policy that obeys."""
     blocks, limits = judge.blocks, judge.blocks.sets
     small = problem.mdp.num_states <= MANY_STATES and not any(limit.own for limit in limits)
@@ -69,7 +56,7 @@ def come_near(run: Attempt, problem: Problem, judge: Judge) -> None:
     def obeys(candidate: Candidate) -> bool:
         return undecided and blocks.relative(candidate.d) <= judge.tolerance
 
-    _, found = run(soft, engines, tolerance, judge.tolerance, _first(judge), obeys)
+    found = solve(soft, engines, Goal(tolerance, enough=obeys, acceptable=judge.tolerance), _first(judge))
     assert found.best is not None
     if undecided:
         judge.propose(found.best.d)
@@ -104,7 +91,7 @@ def _without_traces(limits: Sequence[Constraint], duals: Sequence[Array]) -> lis
     return out
 
 
-def _first(judge: Judge) -> tuple[Array, list[Array]]:
+def _first(judge: Judge) -> From:
     """Return the best policy so far and duals of a displacement to it, or of the one that the refutation suggests."""
     assert judge.best is not None
     blocks, known = judge.blocks, judge.refutation
@@ -116,14 +103,13 @@ def _first(judge: Judge) -> tuple[Array, list[Array]]:
     return d, [limit.dual(d, limit.project(d), 1.0) for limit in blocks.sets]
 
 
-def make_cheapest(run: Attempt, problem: Problem, judge: Judge) -> None:
+def make_cheapest(solve: Solver, problem: Problem, judge: Judge) -> None:
     """Make the nearest policy the cheapest of those, as far as that is found, and note what bounds their cost."""
     assert judge.nearest is not None
     first = judge.nearest
     moved = problem.with_limits(judge.blocks.moved((1 + SLACK) * first.displacement))
-    _, found = run(
-        moved, choose_moved(moved.constraints, problem.mdp), MOVED * judge.tolerance, judge.tolerance, None, never
-    )
+    goal = Goal(MOVED * judge.tolerance, acceptable=judge.tolerance)
+    found = solve(moved, choose_moved(moved.constraints, problem.mdp), goal, None)
     if found.best is None or found.bound is None:
         return
     candidate = judge.prover.candidate(found.best.d, anywhere=True)

@@ -21,13 +21,13 @@ from cvxmdp.engines.clean import cleaned
 from cvxmdp.engines.clock import Clock
 from cvxmdp.engines.drive import Drive
 from cvxmdp.engines.exact import EPS, TINY
-from cvxmdp.engines.judge import Judge, any_that_obeys, never
+from cvxmdp.engines.judge import Goal, Judge
 from cvxmdp.engines.mixture import Columns
 from cvxmdp.engines.presolve import indicator, policy_iteration
 from cvxmdp.engines.prover import Candidate, Prover, Refutation
 from cvxmdp.infeasible import CLOSENESS, Explanation, StoppedError, by_priority, explain, least_relative, named
 from cvxmdp.mdp import Array
-from cvxmdp.nearest import come_near, least_cost, make_cheapest
+from cvxmdp.nearest import From, come_near, least_cost, make_cheapest
 from cvxmdp.solution import UNFINISHED, Infeasibility, Relaxation, Solution, Stats
 from cvxmdp.status import Progress, Status
 from cvxmdp.threads import one_blas_thread
@@ -113,8 +113,7 @@ class Solve:
     ) -> tuple[Judge, Status, str]:
         """Solve a problem as far as engines can; where they cannot say whether a policy obeys, the distance decides."""
         start = None if warm_start is None else (warm_start.occupancy, _duals(warm_start))
-        judge = self._begin(problem, engines, self.tolerance, max_iterations)
-        judge.enough = any_that_obeys if any_will_do else never
+        judge = self._begin(problem, engines, Goal(self.tolerance, any_will_do), max_iterations)
         status, said = self._attempt(problem, judge, engines, start)
         if status is None or (status is Status.ITERATION_LIMIT and max_iterations is None):
             status = Status.UNDECIDED  # nobody set a limit: the engines gave up
@@ -122,19 +121,11 @@ class Solve:
             self.seconds["verdict"] = judge.refuted
         return judge, status, said
 
-    def _inner(
-        self,
-        problem: Problem,
-        engines: Sequence[Engine],
-        tolerance: float,
-        acceptable: float,
-        start: tuple[Array, list[Array]] | None,
-        enough: Callable[[Candidate], bool],
-    ) -> tuple[Status | None, Judge]:
+    def _inner(self, problem: Problem, engines: Sequence[Engine], goal: Goal, start: From | None) -> Judge:
         """Solve a problem that is part of another, see :mod:`cvxmdp.nearest`."""
-        judge = self._begin(problem, engines, tolerance, None)
-        judge.acceptable, judge.enough = acceptable, enough
-        return self._attempt(problem, judge, engines, start)[0], judge
+        judge = self._begin(problem, engines, goal, None)
+        self._attempt(problem, judge, engines, start)
+        return judge
 
     def _come_near(self, problem: Problem, judge: Judge) -> Status | None:
         """Find the nearest policy, and by that whether one obeys."""
@@ -151,24 +142,18 @@ class Solve:
             judge.clock.stop()
         return Status.INFEASIBLE if judge.refutation is not None else judge.verdict()
 
-    def _begin(
-        self,
-        problem: Problem,
-        engines: Sequence[Engine],
-        tolerance: float,
-        max_iterations: int | None,
-    ) -> Judge:
+    def _begin(self, problem: Problem, engines: Sequence[Engine], goal: Goal, max_iterations: int | None) -> Judge:
         """Make the judge of a problem.  It knows the policy that looks best in one step."""
         callback = self.callback if problem is self.problem else self._still
         most = max_iterations or sum(engine.most_passes for engine in engines)
         clock = Clock(time.perf_counter(), self.deadline, most, callback)
         dynamics = problem.mdp.dynamics(engines[0].evaluation)
         blocks = Blocks(problem.constraints, problem.terms, problem.mdp.num_pairs)
-        prover = Prover(problem.mdp, dynamics, problem.cost, blocks, tolerance, clock)
-        return Judge(prover)
+        prover = Prover(problem.mdp, dynamics, problem.cost, blocks, goal.tolerance, clock)
+        return Judge(prover, goal)
 
     def _attempt(
-        self, problem: Problem, judge: Judge, engines: Sequence[Engine], start: tuple[Array, list[Array]] | None
+        self, problem: Problem, judge: Judge, engines: Sequence[Engine], start: From | None
     ) -> tuple[Status | None, str]:
         """Run presolve and engines; None where all gave up."""
         if self.stopped:
@@ -359,9 +344,7 @@ def _wind_up(judge: Judge, stopped: bool) -> None:
     judge.prove_first()
 
 
-def _engage(
-    drive: Drive, engines: Sequence[Engine], problem: Problem, start: tuple[Array, list[Array]] | None
-) -> tuple[Status | None, str]:
+def _engage(drive: Drive, engines: Sequence[Engine], problem: Problem, start: From | None) -> tuple[Status | None, str]:
     """Drive the engines, unless the limits contradict each other."""
     judge = drive.judge
     contradiction = judge.blocks.contradiction()

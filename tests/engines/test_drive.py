@@ -9,6 +9,7 @@ import cvxmdp as cm
 from cvxmdp.engines.base import Engine, Proposal
 from cvxmdp.engines.choose import ENGINES
 from cvxmdp.engines.drive import Drive
+from cvxmdp.engines.judge import Goal
 from cvxmdp.engines.mixture import Mixture
 from cvxmdp.solve import Solve, _presolve
 
@@ -104,7 +105,7 @@ def test_every_engine_can_be_stepped_by_hand(name):
     if ENGINES[name].needs(problem.constraints, problem.terms) is not None:
         problem = cm.Problem(MDP, "time", [cm.Entropy(1.0)])
     solve = Solve(problem, 1e-6, None, None, "nearest", False)
-    judge = solve._begin(problem, [ENGINES[name]], 1e-6, None)
+    judge = solve._begin(problem, [ENGINES[name]], Goal(1e-6), None)
     _presolve(judge)
     steps = ENGINES[name].proposals(Drive(judge, solve.columns, lambda: None)._task(None))
     first = next(steps)
@@ -136,14 +137,14 @@ def test_what_a_callback_raises_is_not_taken_for_an_engines(error):
         assert len(seen) == last
 
 
-def hopeless():
-    """An entropy just beyond the largest: engines give up, and the distance decides."""
+def two_kinds_of_limits():
+    """Whether a policy obeys is for the distance to decide, where an engine proposes nothing."""
     return cm.Problem(MDP, "time", [cm.Entropy(at_least=1.5), cm.Budget("collision", at_most=1e-3)])
 
 
 def test_the_callback_hears_of_the_search_for_the_nearest_policy_and_may_stop_it():
     lines = tuple(Proposal() for _ in range(3))
-    problem, calls = hopeless(), []
+    problem, calls = two_kinds_of_limits(), []
     problem.solve(method=Script(lines), callback=lambda progress: calls.append(progress))
     assert len(calls) >= 6  # presolve, three lines, and what decides
     for last in range(5, len(calls) + 1):
@@ -161,7 +162,7 @@ def test_the_callback_hears_of_the_search_for_the_nearest_policy_and_may_stop_it
 
 def test_an_interrupt_while_the_distance_decides_ends_the_solve():
     """Past bug: only the inner solve was interrupted, and the outer one went on to its end."""
-    problem, seen = hopeless(), []
+    problem, seen = two_kinds_of_limits(), []
     lines = tuple(Proposal() for _ in range(3))
 
     def interrupts(progress):
@@ -180,7 +181,7 @@ def test_a_policy_that_another_problem_met_is_new_to_a_mixture():
     """Past bug: a mixture took policies for its own that were met meanwhile, and thought that it was stuck."""
     problem = budget(1e-4)
     solve = Solve(problem, 1e-6, None, None, "nearest", False)
-    judge = solve._begin(problem, [ENGINES["mixing"]], 1e-6, None)
+    judge = solve._begin(problem, [ENGINES["mixing"]], Goal(1e-6), None)
     _presolve(judge)
     task = Drive(judge, solve.columns, lambda: None)._task(None)
     mixture = Mixture(task, task.blocks.rows)

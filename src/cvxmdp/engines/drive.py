@@ -15,7 +15,7 @@ import numpy as np
 from cvxmdp import interrupts
 from cvxmdp.constraints.combine import relative_ease
 from cvxmdp.engines.base import Answer, Engine, Proposal, Proposals, Start, Task
-from cvxmdp.engines.judge import Judge, any_that_obeys
+from cvxmdp.engines.judge import Judge
 from cvxmdp.engines.mixture import Columns
 from cvxmdp.engines.prover import Candidate, Refutation
 from cvxmdp.mdp import Array
@@ -55,7 +55,7 @@ class Drive:
             rounds += [(engine, SECOND) for engine in engines[:-1] if engine.persists]
         self.last = engines[-1]
         for engine, patience in rounds:
-            if engine.slow_to_obey and self.judge.enough is any_that_obeys and (status := self._decided()) is not None:
+            if engine.slow_to_obey and self.judge.goal.any_will_do and (status := self._decided()) is not None:
                 return status
             began = time.perf_counter()
             try:
@@ -65,7 +65,8 @@ class Drive:
                 self.seconds[engine.name] = self.seconds.get(engine.name, 0.0) + spent
             if status is not None or (status := self.judge.clock.limit()) is not None:
                 return status
-            if self.judge.acceptable > 0 and self.judge.gap <= self.judge.acceptable:
+            acceptable = self.judge.goal.acceptable
+            if acceptable > 0 and self.judge.gap <= acceptable:
                 return Status.OPTIMAL
             if engine is self.last and (status := self._decided()) is not None:
                 return status

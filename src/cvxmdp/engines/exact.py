@@ -1,4 +1,4 @@
-"""The prover: a policy becomes what it really does, and a vector V becomes a bound; rounding counts against us.
+"""What a policy does and what a vector V proves, exactly: rounding counts against us.
 
 *Bounds.*  ``(1 - gamma) rho'V + min over pairs of (c + u + M V) - top`` holds for every V in exact arithmetic.  What
 rounding may have added is left out: a few eps of the largest numbers that enter.  Where huge values of states that

@@ -53,7 +53,7 @@ FIRST_ROOM = 0.1
 """Slacks begin at this share of the size of their row, at least."""
 LIFT = 1e-14
 """Added to the rows' own matrix, relatively, for rows that depend on each other."""
-QUICK_STATES = 1000
+SHORT_STATES = 1000
 """Up to here factors take a tenth of a second; beyond, Ctrl-C and time limits have to be heard meanwhile."""
 READY = 3.0
 """A point is judged once the gap is within this many tolerances."""
@@ -239,7 +239,7 @@ class InteriorPoint:
         give = np.where(self.equal, 0.0, 1 / np.maximum(stiffness, 1e-300))
         try:
             made = partial(RowsSystem, dynamics, self.E, self.d / self.z, give, self.give)
-            system = made() if dynamics.num_states <= QUICK_STATES else interrupts.patiently(made)
+            system = made() if dynamics.num_states <= SHORT_STATES else interrupts.patiently(made)
         except (ValueError, RuntimeError, la.LinAlgError):  # not finite, or singular
             return False
 

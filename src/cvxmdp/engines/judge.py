@@ -28,13 +28,21 @@ def relative_gap(excess: float, scale: float) -> float:
 
 
 def never(candidate: Candidate) -> bool:
-    """Say that nothing but the best is enough."""
+    """Say that no policy is enough before it is proven best."""
     return False
 
 
-def any_that_obeys(candidate: Candidate) -> bool:
-    """Say that any policy that obeys is enough."""
-    return True
+@dataclass(frozen=True)
+class Goal:
+    """What a solve is to reach."""
+
+    tolerance: float
+    any_will_do: bool = False
+    """Whether any policy that obeys is enough."""
+    enough: Callable[[Candidate], bool] = never
+    """Whether a policy that obeys is enough for another reason."""
+    acceptable: float = 0.0
+    """The gap that is enough once an engine has ended, where the problem is part of another; zero for none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +66,7 @@ class Judge:
     """The evidence of a solve: the best policy, the best bound, the best proof that no policy obeys."""
 
     prover: Prover
-    enough: Callable[[Candidate], bool] = never
-    """Whether a policy that obeys is enough, although it may not be the best."""
-    acceptable: float = 0.0
-    """The gap that is enough once an engine has ended, for a problem that is part of another; zero for none."""
+    goal: Goal
     best: Candidate | None = None
     bound: Bound | None = None
     refutation: Refutation | None = None
@@ -71,7 +76,7 @@ class Judge:
 
     def __post_init__(self) -> None:
         """Note what is read often."""
-        self.clock, self.tolerance, self.blocks = self.prover.clock, self.prover.tolerance, self.prover.blocks
+        self.clock, self.tolerance, self.blocks = self.prover.clock, self.goal.tolerance, self.prover.blocks
 
     def propose(self, d: Array) -> Candidate:
         """Evaluate the policy read off ``d`` and keep it when it is the best so far."""
@@ -122,13 +127,13 @@ class Judge:
         """Try the duals as a proof that no policy obeys, priced from the value ``start``; keep it if it is the best."""
         if start is None and self.refutation is not None:
             start = self.refutation.potential
-        return self.note(self.prover.refutation(duals, start))
+        return self._note(self.prover.refutation(duals, start))
 
     def contradict(self, duals: Sequence[Array]) -> Refutation | None:
         """Try the duals as a proof that the constraints exclude each other, whatever the dynamics."""
-        return self.note(self.prover.contradiction(duals))
+        return self._note(self.prover.contradiction(duals))
 
-    def note(self, found: Refutation | None) -> Refutation | None:
+    def _note(self, found: Refutation | None) -> Refutation | None:
         """Keep a refutation if it is the best."""
         if found is not None:
             self.refuted = self.refuted or self.clock.elapsed()
@@ -180,4 +185,4 @@ class Judge:
         return self.clock.limit()
 
     def _done(self, best: Candidate) -> bool:
-        return self.gap <= self.tolerance or (self.obeyed and self.enough(best))
+        return self.gap <= self.tolerance or (self.obeyed and (self.goal.any_will_do or self.goal.enough(best)))

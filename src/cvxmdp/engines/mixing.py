@@ -22,10 +22,10 @@ from scipy.special import entr
 from cvxmdp.blocks import Constraint, Term
 from cvxmdp.engines.base import Engine, Proposal, Proposals, Task, needs_rows
 from cvxmdp.engines.mixture import Mixture, column
-from cvxmdp.engines.presolve import policy_of
 from cvxmdp.engines.prover import Candidate
-from cvxmdp.engines.rounds import SoftRows, rounds, soft_rounds
+from cvxmdp.engines.rounds import MET, SoftRows, rounds, soft_rounds
 from cvxmdp.mdp import Array
+from cvxmdp.policy import policy_from_occupancy
 
 MOST_ENTRIES = 50_000_000
 """Advantages (400 MB) up to which all costs are evaluated at once."""
@@ -37,8 +37,6 @@ PRICING = 1e-2
 """Share of the gap to which policies are priced."""
 FIRST_PENALTY, MOST_PENALTY = 10.0, 1e9
 """Price of exceeding a limit by its own size, in units of the cost: the first, and the last."""
-MET = 1e-2
-"""Share of the tolerance within which a mixture obeys."""
 TOO_CHEAP = 0.1
 """Share of what exceeding costs within which the gap shows that the price is too low."""
 READY = 2.0
@@ -157,7 +155,8 @@ class Mixing(Engine):
 
 
 def _policy(task: Task, d: Array) -> Array:
-    return policy_of(task.dynamics, d, task.unconstrained.pairs)
+    """Return the probabilities of the policy of an occupancy."""
+    return policy_from_occupancy(task.mdp, d, task.dynamics.per_state(d), task.unconstrained.pairs).probabilities
 
 
 def _by_rounds(task: Task, mixture: Mixture) -> bool:

@@ -20,9 +20,6 @@ MOST_ROUNDS = 200
 ROUNDING = 1e-12
 """Relative to the value: what an evaluation may be off by, so that smaller gains are not pursued."""
 
-LEAST_VISITS = 1e-300
-"""Below, the quotient of two denormal numbers need not sum to one."""
-
 
 @dataclass(frozen=True, eq=False)
 class Unconstrained:
@@ -102,9 +99,3 @@ def indicator(dynamics: Dynamics, pairs: Indices) -> Array:
     pi = np.zeros(dynamics.num_pairs)
     pi[pairs] = 1.0
     return pi
-
-
-def policy_of(dynamics: Dynamics, d: Array, otherwise: Indices) -> Array:
-    """Return the probabilities of the policy of an occupancy; in states of no mass it takes the pairs ``otherwise``."""
-    visits = dynamics.per_state(d)[dynamics.owner]
-    return np.divide(d, visits, out=indicator(dynamics, otherwise), where=visits > LEAST_VISITS)

@@ -29,7 +29,8 @@ MOST_ROUNDS, PATIENCE = 40, 8
 FIRST_PRICE = 0.3
 """Where multipliers begin, in units in which the cost and the limits are of size one."""
 MET = 1e-2
-"""Share of the tolerance within which limits are met before the rounds end, unless that takes more than one round."""
+"""Share of the tolerance within which limits are to be met, so that what evaluation adds does not matter; rounds end
+outside of it where another one does not help."""
 SOFT_PATIENCE = 4
 """Rounds towards soft limits that may pass without halving what is missing, which mostly is squared."""
 CLOSE, CLOSEST = 1e-8, 1e-11
