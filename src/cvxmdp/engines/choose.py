@@ -196,4 +196,4 @@ def choose_moved(limits: Sequence[Constraint], mdp: MDP) -> list[Engine]:
     rows = sum(limit.parts for limit in limits) if all(limit.is_rows for limit in limits) else np.inf
     if rows <= FEW_ROWS:
         return [Mixing(), *by_cones]
-    return [Path(), *([Mixing()] if rows <= MANY_ROWS else []), *(by_cones or _general(limits, [], mdp))]
+    return [Path(), *(by_cones or _general(limits, [], mdp)), *([Mixing()] if rows <= MANY_ROWS else [])]

@@ -88,13 +88,16 @@ class Newton(Engine):
             pieces[0].u = -np.maximum(task.dynamics.advantage(c, task.start.V), 0.0)
         state = State(task, pieces, d, *(SMOOTH if smooth else (step, LOOSE * step)))
         left: list[float] = []
+        values: list[float] = []
         patience = SMOOTH_PATIENCE if smooth else PATIENCE
         while True:
             yield from state.minimize()
             answer = yield state.proposal(ready=True)
-            # A distance may vanish, and what is missing of it relatively may not fall.
-            left.append(answer.missing * answer.candidate.scale if smooth else answer.missing)
+            left.append(answer.missing)
+            values.append(answer.candidate.value)
             stuck = len(left) > patience and left[-1] > 0.5 * left[-patience]
+            # A distance may vanish, and what is missing of it relatively may not fall.
+            stuck = stuck and not (smooth and values[-1] < 0.5 * values[-patience])
             if stuck and (smooth or state.exhausted):
                 return
             state.advance(self.shrink)
