@@ -392,6 +392,30 @@ def test_a_direct_evaluation_that_does_not_fit_is_a_memory_error(monkeypatch):
     assert choose_dynamics(as_mdp(FULL), "auto").plan.normal == "iterative"
 
 
+def test_a_new_backend_is_one_class_and_one_entry_of_the_table(monkeypatch):
+    """One that holds P by columns, and takes models of less than ten states."""
+
+    class ByColumns(SparseDynamics):
+        @staticmethod
+        def held(P, nonzeros, memory):
+            return sp.csr_array(P) if P.shape[1] < 10 else None
+
+        def advantage(self, c, V):
+            by_columns = sp.csc_array(self.P)
+            return c + self.gamma * (by_columns @ V) - V[self.owner]
+
+    monkeypatch.setattr(choose, "BACKENDS", [ByColumns, *choose.BACKENDS])
+    mdp = cm.worlds.garnet(6, 3, 0.5, seed=4)
+    problem = cm.Problem(mdp, "cost", [cm.Entropy(at_least=0.5)])
+    assert type(mdp.dynamics()) is ByColumns
+    assert type(choose_dynamics(as_mdp(FULL))) is DenseDynamics
+    found = problem.solve()
+    monkeypatch.undo()
+    usual = cm.Problem(cm.worlds.garnet(6, 3, 0.5, seed=4), "cost", [cm.Entropy(at_least=0.5)]).solve()
+    assert found.status is cm.Status.OPTIMAL
+    assert found.value == pytest.approx(usual.value, rel=1e-5)
+
+
 def test_a_model_builds_its_dynamics_once_for_each_way_of_evaluating():
     mdp = as_mdp(SMALL)
     assert mdp.dynamics() is mdp.dynamics()

@@ -48,9 +48,9 @@ def test_a_model_comes_back_as_it_was(mdp, tmp_path):
 
 
 def test_a_path_may_be_text_and_keeps_its_name(tmp_path):
-    path = str(tmp_path / "model.of.mine")
+    path = str(tmp_path / "model.of.mine.NPZ")
     named().save(path)
-    assert [file.name for file in tmp_path.iterdir()] == ["model.of.mine"]
+    assert [file.name for file in tmp_path.iterdir()] == ["model.of.mine.NPZ"]
     assert cm.load(path).states == ("weg", "zu Hause: ja")
 
 

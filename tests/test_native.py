@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from cvxmdp import _dynamics, threads
 from cvxmdp.constraints import kernels as sets
-from cvxmdp.dynamics import kernels
+from cvxmdp.dynamics import in_order, kernels
 from cvxmdp.engines import elementwise
 from cvxmdp.engines import kernels as frozen
 
@@ -97,21 +97,21 @@ def test_sweeps_in_order_reach_bellmans_equation_and_the_flow(kind, upward, coun
     m, csr = MODEL, MODEL.csr(kind)
     c, V, pair = MODEL.rng.random(m.pairs), np.zeros(m.states), np.zeros(m.states, np.int64)
     for _ in range(300):
-        if kernels.improve(*csr, m.first, GAMMA, c, V, pair, upward, count, 1e-13, 0.0, 4)[1]:
+        if in_order.improve(*csr, m.first, GAMMA, c, V, pair, upward, count, 1e-13, 0.0, 4)[1]:
             break
     total = c + GAMMA * (m.P @ V)
     np.testing.assert_allclose(V, np.minimum.reduceat(total, m.first[:-1]), atol=1e-11)
     np.testing.assert_allclose(total[pair], V, atol=1e-11)
     pi, waiting, x = np.zeros(m.pairs), np.ones(m.states), np.zeros(m.states)
     pi[pair] = 1.0
-    left, reached = kernels.push_often(*csr, m.first, GAMMA, pi, waiting, x, upward, 1e-16, 1e-9, 1.0, 500)
+    left, reached = in_order.push_often(*csr, m.first, GAMMA, pi, waiting, x, upward, 1e-16, 1e-9, 1.0, 500)
     assert reached
     assert left <= 1e-9
     np.testing.assert_allclose(x - GAMMA * (m.P[pair].T @ x), 1.0, atol=1e-8)
     rows, columns = m.P[pair].nonzero()
     chance = m.P[pair].data
     expected = [chance[mark].sum() / m.states for mark in (V[columns] < V[rows], columns < rows, columns > rows)]
-    np.testing.assert_allclose(kernels.downhill(*csr, pair, V), expected, atol=1e-12)
+    np.testing.assert_allclose(in_order.downhill(*csr, pair, V), expected, atol=1e-12)
 
 
 def test_projections_do_not_depend_on_threads():

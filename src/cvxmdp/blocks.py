@@ -157,6 +157,14 @@ class Constraint(Block):
     """Which limits are met first where not all can be: those of priority 1."""
     weight: float | None = None
     """The excess that counts as much as exceeding another limit by its own size; None for this limit's own size."""
+    total: float | None = None
+    """An episode's total for each unit per step, where the limit was stated in totals."""
+
+    def amount(self, value: float, digits: int = 6) -> str:
+        """Write an amount of what is limited, in the user's unit first."""
+        if self.total is None:
+            return f"{value:.{digits}g}"
+        return f"{value * self.total:.{digits}g} in total ({value:.{digits}g} per step)"
 
     @abstractmethod
     def project(self, point: Array) -> Array:

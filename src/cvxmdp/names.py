@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from numbers import Integral
@@ -53,6 +54,34 @@ class Numbers(Sequence[str]):
         return f"Numbers({len(self)})"
 
 
+MOST_SEARCHED = 10_000
+"""Among so many names a similar one is looked for: that takes some hundredths of a second."""
+MOST_LISTED = 8
+"""So many names fit in a message."""
+
+
+def no_such(kind: str, name: str, names: Iterable[str]) -> str:
+    """Say that nothing has this name, and what was meant, or which names there are.
+
+    Examples
+    --------
+    >>> no_such("cost", "tiem", ["time", "collision"])
+    "there is no cost called 'tiem'; did you mean 'time'?"
+    >>> no_such("cost", "x", ["time", "collision"])
+    "there is no cost called 'x'; there are 'time', 'collision'"
+    """
+    known = [str(known) for _, known in zip(range(MOST_SEARCHED), names, strict=False)]
+    near = difflib.get_close_matches(name, known, n=1) or [n for n in known if n.casefold() == name.casefold()]
+    if near:
+        meant = f"did you mean {near[0]!r}?"
+    elif known:
+        more = ", ..." if len(known) > MOST_LISTED else ""
+        meant = f"there {'are' if len(known) > 1 else 'is'} {', '.join(map(repr, known[:MOST_LISTED]))}{more}"
+    else:
+        meant = "there are none"
+    return printable(f"there is no {kind} called {name!r}; {meant}")
+
+
 def read_names(what: str, names: Sequence[str] | None, count: int) -> Sequence[str]:
     """Read the names of ``count`` states, or of at least as many actions; numbers where none are given."""
     if names is None:
@@ -96,3 +125,15 @@ def spreadsheet_safe(text: str) -> str:
     ("'=1+1", 'left')
     """
     return f"'{printable(text)}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else printable(text)
+
+
+def brief(text: str, most: int) -> str:
+    """Return a printable text of at most so many characters; a longer one ends in an ellipsis.
+
+    Examples
+    --------
+    >>> brief("collision", 9), brief("collision", 8)
+    ('collision', 'collisi…')
+    """
+    shown = printable(text)
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cvxmdp.names import no_such
 from cvxmdp.reading import SUM_TOLERANCE, floats
 
 if TYPE_CHECKING:
@@ -48,14 +50,14 @@ class Policy:
         self.probabilities.flags.writeable = False  # they are part of solutions and of constraints
 
     def __repr__(self) -> str:
-        random = len({int(s) for s in self.state[(self.probabilities > 0) & (self.probabilities < 1)]})
+        random = np.unique(self.state[(self.probabilities > 0) & (self.probabilities < 1)]).size
         return f"Policy({len(self.states)} states, {random} of them randomized)"
 
     def act(self, state: int | str, rng: np.random.Generator | int | None = None) -> str:
         """Draw the name of an action in a state given by index or name."""
         if isinstance(state, str):
             if state not in self.states:
-                raise ValueError(f"there is no state named {state!r}")
+                raise ValueError(no_such("state", state, self.states))
             state = self.states.index(state)
         if isinstance(state, bool) or not isinstance(state, Integral):
             raise ValueError(f"state is {state!r}; give the name of a state, or its whole number")
@@ -71,9 +73,35 @@ class Policy:
         taken = np.flatnonzero(self.probabilities > 0)
         return [(self.states[self.state[i]], self.actions[self.action[i]], float(self.probabilities[i])) for i in taken]
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the actions that are taken, with their probabilities, as a table to a ``.csv`` file.
+
+        Examples
+        --------
+        >>> import cvxmdp as cm, tempfile, pathlib
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder) / "policy.csv"
+        ...     cm.worlds.gridworld(size=2).policy([3, 1, 3, 3]).save(path)
+        ...     print(path.read_text().splitlines()[1])
+        r0c0,right,1.0
+        """
+        from cvxmdp.io.policy import write_policy
+
+        write_policy(self, path)
+
+    def _repr_html_(self) -> str:
+        from cvxmdp.report.html import policy_html
+
+        return policy_html(self)
+
 
 def as_policy(mdp: MDP, policy: Any) -> Policy:
-    """Read a policy of ``mdp`` from a Policy, probabilities over pairs, a table (S, A), or one action a state."""
+    """Read a policy of ``mdp`` from a Policy, probabilities over pairs, a table (S, A), or one action a state.
+
+    A mapping gives each state, by name, an action's name or probabilities by the actions' names.
+    """
+    if isinstance(policy, Mapping):
+        policy = _by_names(mdp, policy)
     if isinstance(policy, Policy):
         if policy.probabilities.shape != (mdp.num_pairs,):
             raise ValueError(f"the policy has {policy.probabilities.size} pairs; the model has {mdp.num_pairs}")
@@ -119,6 +147,28 @@ def as_policy(mdp: MDP, policy: Any) -> Policy:
             + ("divide them by their sum" if sums[worst] > 0 else "give one of its actions a probability above 0")
         )
     return Policy(pi / sums[mdp.state], mdp.state, mdp.action, mdp.states, mdp.actions)
+
+
+def _by_names(mdp: MDP, policy: Mapping[str, Any]) -> Array:
+    """Return probabilities over pairs from those by name."""
+    pi = np.zeros(mdp.num_pairs)
+    states = {name: s for s, name in enumerate(mdp.states)}
+    actions = {name: a for a, name in enumerate(mdp.actions)}
+    first = np.searchsorted(mdp.state, np.arange(mdp.num_states + 1))
+    for state, taken in policy.items():
+        if state not in states:
+            raise ValueError("the policy: " + no_such("state", str(state), mdp.states))
+        s = states[state]
+        offered = mdp.action[first[s] : first[s + 1]]
+        for action, probability in (taken if isinstance(taken, Mapping) else {taken: 1.0}).items():
+            if action not in actions:
+                raise ValueError(f"the policy in state {state}: " + no_such("action", str(action), mdp.actions))
+            if actions[action] not in offered:
+                raise _not_offered(mdp, s, actions[action])
+            pi[first[s] + int(np.searchsorted(offered, actions[action]))] = probability
+    if missing := next((name for name in mdp.states if name not in policy), None):
+        raise ValueError(f"the policy has no action for state {missing}; give one for each of the {len(states)} states")
+    return pi
 
 
 def _not_offered(mdp: MDP, state: int, action: int) -> ValueError:

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from cvxmdp.names import no_such
+
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
@@ -28,6 +30,15 @@ def frozen(array: Any) -> Any:
     parts = [array.data, array.indices, array.indptr] if sp.issparse(array) else [array]
     for part in parts:
         part.flags.writeable = False
+    return array
+
+
+def handed_over(array: Any) -> Any:
+    """Mark an array, dense or sparse, and all it is a view of, as not writeable, so that a model shares it."""
+    for part in [array.data, array.indices, array.indptr] if sp.issparse(array) else [array]:
+        while isinstance(part, np.ndarray):
+            part.flags.writeable = False
+            part = part.base
     return array
 
 
@@ -244,10 +255,21 @@ def check_discount(discount: float) -> float:
     return value
 
 
-def check_initial(initial: npt.ArrayLike | None, num_states: int, states: Sequence[str]) -> Array:
-    """Check that an initial distribution is one; even where none is given."""
+def check_initial(
+    initial: npt.ArrayLike | str | Mapping[str, float] | None, num_states: int, states: Sequence[str]
+) -> Array:
+    """Check that an initial distribution is one; even where none is given, certain where it is a state's name."""
     if initial is None:
         return np.full(num_states, 1 / num_states)
+    if isinstance(initial, str):
+        initial = {initial: 1.0}
+    if isinstance(initial, Mapping):
+        by_name = initial
+        initial = np.zeros(num_states)
+        for name, probability in by_name.items():
+            if name not in states:
+                raise ValueError("initial: " + no_such("state", str(name), states))
+            initial[states.index(name)] = probability
     rho = floats("initial", initial)
     if rho.shape != (num_states,):
         raise ValueError(f"initial has shape {rho.shape}; give one probability for each of the {num_states} states")

@@ -221,12 +221,16 @@ class _Verifier:
         return f"{self.status}, judged to a relative tolerance of {self.tolerance:g}."
 
     def _objective(self) -> None:
-        """See that what is minimized is the sum of the costs that are named."""
+        """See that what is minimized is the sum of the costs that are named, or what is maximized its negative."""
         objective = self.header["objective"]
-        has_keys(objective, ("text", "costs"), "the objective")
+        has_keys(objective, ("text", "costs"), "the objective", ("sense",))
+        sense = text(objective.get("sense", "minimize"), "the sense of the objective")
+        if sense not in ("minimize", "maximize"):
+            raise Refused(f"the sense of the objective is {shown(sense)!r}, which is none")
+        sign = 1 if sense == "minimize" else -1
         called = text(objective["text"], "the text of the objective")
         named = items(objective["costs"], "the costs of the objective")
-        words = f"Minimized: {shown(called)}"
+        words = f"{sense.capitalize()}d: {shown(called)}"
         known = []
         for name in named:
             if name is None:
@@ -236,13 +240,13 @@ class _Verifier:
             known.append(name)
         if len(known) == len(named):
             columns = [extended(self.model.costs[name]) for name in known]
-            sums = sum(columns, LD(0) * self.cost)
+            sums = sign * sum(columns, LD(0) * self.cost)
             sizes = sum((np.abs(column) for column in columns), LD(0) * self.cost)
             wrong = ~(np.abs(sums - self.cost) <= 4 * len(known) * EPS64 * sizes)
             if wrong.any():
                 pair = int(np.argmax(wrong))
                 raise Refused(
-                    f"the cost that is minimized is not the sum of {', '.join(map(shown, known)) or 'nothing'}: it is "
+                    f"the cost that is {sense}d is not the sum of {', '.join(map(shown, known)) or 'nothing'}: it is "
                     f"{float(self.cost[pair]):.9g} in state {shown(self.model.states[self.model.state[pair]])} "
                     f"in place of {float(sums[pair]):.9g}"
                 )

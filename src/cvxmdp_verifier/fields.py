@@ -12,15 +12,15 @@ from cvxmdp_verifier.errors import Refused, shown
 from cvxmdp_verifier.extended import Matrix
 
 
-def has_keys(entry: Any, keys: Sequence[str], what: str) -> None:
-    """Refuse what is not an object with exactly these keys."""
+def has_keys(entry: Any, keys: Sequence[str], what: str, optional: Sequence[str] = ()) -> None:
+    """Refuse what is not an object with exactly these keys, and perhaps the optional ones."""
     if not isinstance(entry, dict):
         raise Refused(f"{what} is not an object with named fields")
     for key in keys:
         if key not in entry:
             raise Refused(f"{what} lacks the field {key!r}")
     for key in entry:
-        if key not in keys:
+        if key not in keys and key not in optional:
             raise Refused(f"{what} has a field that is not known: {shown(key)!r}")
 
 

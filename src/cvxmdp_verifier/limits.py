@@ -567,7 +567,7 @@ class Ellipsoid(_Single):
     """``cost'd + sqrt(d'Qd) <= at_most``.
 
     A matrix that rounding has left with tiny negative eigenvalues stands for a semidefinite one within ``away`` of it
-    in the spectral norm; that is counted as an error of the matrix.
+    in the spectral norm; that is counted as an error of the matrix.  Where ``factors``, F', is given, Q is ``F F'``.
     """
 
     cost: Real
@@ -576,6 +576,7 @@ class Ellipsoid(_Single):
     largest: Real
     away: Real
     at_most: Real
+    factors: Matrix | None = None
 
     @property
     def limit(self) -> Real:
@@ -590,6 +591,8 @@ class Ellipsoid(_Single):
 
     def _times(self, y: Real) -> Close:
         """Return ``Q y`` for the symmetric part of the matrix."""
+        if self.factors is not None:
+            return self.factors.back(*self.factors.times(y))
         if not isinstance(self.matrix, Matrix):  # which is semidefinite whatever the rounding
             value = self.diagonal * y
             return Close(value, 2 * EPS * np.abs(value) + ((self.diagonal != 0) & (y != 0)) * TINY)
@@ -598,9 +601,16 @@ class Ellipsoid(_Single):
         error = one.error + two.error + 4 * EPS * (np.abs(one.value) + np.abs(two.value))
         return Close(value, (error + self.away * norm(y, 2).high) * GROWN)
 
+    def _length(self, y: Real, image: Close) -> Close:
+        """Return ``sqrt(y'Qy)``, which is ``|F'y|``."""
+        if self.factors is None:
+            return root(dot(y, *image))
+        found = self.factors.times(y)
+        length = norm(found.value, 2)
+        return Close(length.value, (length.error + norm(found.error, 2).high) * GROWN)
+
     def level(self, point: Point) -> tuple[Close, Real]:
-        image = self._times(point.d)
-        spread = root(dot(point.d, *image))
+        spread = self._length(point.d, self._times(point.d))
         cost = dot(self.cost, point.d)
         reach = np.abs(self.cost) + np.sqrt(self.diagonal)
         error = cost.error + spread.error + point.off(reach) + 4 * EPS * (abs(cost.value) + spread.value)
@@ -618,7 +628,7 @@ class Ellipsoid(_Single):
         # z'Qd <= sqrt(z'Qz) sqrt(d'Qd) for every z, so any multiplier that is not below sqrt(z'Qz) will do.
         m, y = dual[0], dual[1:]
         image = self._times(y)
-        length = root(dot(y, *image))
+        length = self._length(y, image)
         multiplier = max(m, length.high)
         value = multiplier * self.cost + image.value
         error = image.error + 4 * EPS * (np.abs(multiplier * self.cost) + np.abs(image.value))
@@ -700,7 +710,11 @@ def read_limit(model: Model, entry: Any, arrays: Arrays, i: int, sets: Mapping[s
     kind = text(entry["kind"], f"the kind of {what}")
     if kind not in keys:
         raise Refused(f"{what} is of a kind that is not known: {shown(kind)!r}")
-    has_keys(entry, (*COMMON, *keys[kind]), what)
+    has_keys(entry, (*COMMON, *keys[kind]), what, ("total",) if kind == "linear" else ())
+    if "total" in entry:  # only for reading: what a unit per step is in an episode
+        total = number(entry["total"], f"the total of {what}")
+        if not abs(total * (1 - model.discount) - 1) <= 1e-9:
+            raise Refused(f"the total of {what} is not what a unit per step is in an episode")
     weight = None if entry["weight"] is None else number(entry["weight"], f"the weight of {what}")
     if weight is not None and weight <= 0:
         raise Refused(f"the weight of {what} is not positive")
@@ -738,6 +752,12 @@ def read_limit(model: Model, entry: Any, arrays: Arrays, i: int, sets: Mapping[s
     if kind == "ellipsoid":
         at_most = LD(number(entry["at_most"], f"the limit of {what}"))
         key = f"limit:{i}:matrix"
+        if f"limit:{i}:factors" in arrays:
+            F = arrays.matrix(f"limit:{i}:factors", L)
+            columns = np.stack([F.row(k) for k in range(F.shape[0])])
+            diagonal = np.sum(extended(columns) ** 2, axis=0) * GROWN
+            largest = LD(np.linalg.norm(columns, 2)) ** 2
+            return Ellipsoid(*common, array("cost"), diagonal, diagonal, largest, LD(0), at_most, F)
         if key in arrays and arrays.dims(key) == 1:
             diagonal = array("matrix", least=0.0)
             return Ellipsoid(*common, array("cost"), diagonal, diagonal, np.max(diagonal), LD(0), at_most)

@@ -52,7 +52,8 @@ class Model:
     """
 
     def __init__(self, header: Any, arrays: Any) -> None:
-        has_keys(header, ("kind", "version", "discount", "states", "actions", "costs"), "the header of the model")
+        keys = ("kind", "version", "discount", "states", "actions", "costs")
+        has_keys(header, keys, "the header of the model", optional=("labels",))
         if header["kind"] != "cvxmdp model" or header["version"] != VERSION:
             raise Refused(f"this is not a model of version {VERSION}")
         self.states = Names(header["states"], "states of the model")
@@ -93,6 +94,11 @@ class Model:
         self._initial_sum, self._initial_off = whole.value, whole.error / whole.value
         costs = names(header["costs"], "the costs of the model")
         self.costs = {name: found.floats(f"cost:{i}", (L,)) for i, name in enumerate(costs)}
+        # Labels are names for sets of states.  No claim is about them.
+        for i, label in enumerate(names(header.get("labels", []), "the labels of the model")):
+            if f"label:{i}" not in found or found.dims(f"label:{i}") != 1:
+                raise Refused(f"the model lacks the states of its label {shown(label)!r}")
+            found.ints(f"label:{i}", None, S)
         found.nothing_left()
 
     @property

@@ -28,7 +28,8 @@ def bound(constraint, mdp=MDP):
 
 SETS = {
     # ------------------------------------------------------------------------------------------------ linear
-    "rows that are no numbers": (lambda: cm.Linear("risk", at_most=1), ["rows", "numbers", "risk"]),
+    "rows of names and numbers": (lambda: cm.Linear(["risk", 1], at_most=1), ["rows", "names", "numbers"]),
+    "rows of no known name": (lambda: solve(cm.Linear("rsik", at_most=1)), ["no cost called 'rsik'", "'risk'"]),
     "rows of other lengths": (lambda: cm.Linear([[1, 2], [3]], at_most=1), ["rows", "numbers"]),
     "no rows": (lambda: cm.Linear(np.zeros((0, 4)), at_most=1), ["rows", "(0, 4)", "one row of pairs"]),
     "rows of three dimensions": (lambda: cm.Linear(np.zeros((1, 2, 3)), at_most=1), ["rows", "(1, 2, 3)"]),
@@ -48,7 +49,7 @@ SETS = {
     "a point of another model": (lambda: cm.Linear([1, 2], at_most=1).project(POINT), ["point", "(6,)", "2 pairs"]),
     "the violation of such a point": (lambda: cm.Linear([1, 2], at_most=1).violation(POINT), ["point", "2 pairs"]),
     # ------------------------------------------------------------------------------------------------ budget
-    "a budget of no known cost": (lambda: solve(cm.Budget("rsik", 1)), ["no cost 'rsik'", "'cost', 'risk'"]),
+    "a budget of no known cost": (lambda: solve(cm.Budget("rsik", 1)), ["no cost called 'rsik'", "mean 'risk'"]),
     "a budget of NaN": (lambda: cm.Budget("risk", NAN), ["at_most", "nan", "finite number"]),
     "a budget of two numbers": (lambda: cm.Budget("risk", [1, 2]), ["at_most", "finite number"]),
     "a budget by name without a model": (lambda: cm.Budget("risk", 1).project(POINT), ["'risk'", "budget.bind(mdp)"]),
@@ -178,7 +179,10 @@ SETS = {
         lambda: solve(cm.RobustBudget("risk", cm.Vertices([1, 1]), 1)),
         ["'risk'", "has 2 entries", "6 pairs"],
     ),
-    "a robust budget of no known cost": (lambda: solve(cm.RobustBudget("rsik", cm.Box(1), 1)), ["no cost 'rsik'"]),
+    "a robust budget of no known cost": (
+        lambda: solve(cm.RobustBudget("rsik", cm.Box(1), 1)),
+        ["no cost called 'rsik'"],
+    ),
     "a robust cost of another model": (lambda: solve(cm.RobustBudget([1, 1], cm.Box(1), 1)), ["cost", "(2,)", "6"]),
     "a robust cost of NaN": (
         lambda: cm.RobustBudget([NAN, 1], cm.Ellipsoid([1, 1]), 1).project(np.ones(2)),
@@ -222,8 +226,11 @@ TERMS = {
     "a KL in another model": (lambda: bound(cm.KL([0.5, 0.5])), ["reference", "2 entries", "6 pairs"]),
     "nothing to minimize": (lambda: cm.Problem(MDP, None), ["minimize"]),
     "an empty list to minimize": (lambda: cm.Problem(MDP, []), ["minimize", "(0,)", "6 pairs"]),
-    "a cost of no known name": (lambda: cm.Problem(MDP, "cots"), ["no cost 'cots'", "'cost', 'risk'"]),
-    "a sum with a cost of no known name": (lambda: cm.Problem(MDP, "cots" + cm.Distance(EVEN)), ["no cost 'cots'"]),
+    "a cost of no known name": (lambda: cm.Problem(MDP, "cots"), ["no cost called 'cots'", "mean 'cost'"]),
+    "a sum with a cost of no known name": (
+        lambda: cm.Problem(MDP, "cots" + cm.Distance(EVEN)),
+        ["no cost called 'cots'"],
+    ),
     "a number": (lambda: cm.Problem(MDP, 3.0), ["minimize", "()", "6 pairs"]),
     "a term plus a number": (lambda: cm.Problem(MDP, cm.Distance(EVEN) + 3.0), ["minimize", "()", "6 pairs"]),
     "a vector of another model": (lambda: cm.Problem(MDP, [1.0, 2.0]), ["minimize", "(2,)", "6 pairs"]),

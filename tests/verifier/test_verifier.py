@@ -661,3 +661,22 @@ def test_messages_name_what_is_claimed_and_what_was_found():
     refused(case, "time")
     case.solution[0]["infeasibility"]["relax"]["time"]["least"] = 0.0
     refused(case, "relaxing time alone by .* is said to be enough; the policy 'enough:0' exceeds")
+
+
+def test_labels_of_a_model_are_read_and_change_nothing():
+    """A past bug: the verifier refused every model with labels."""
+    case = made("budget")
+    header, arrays = case.model
+    states = np.array([0], dtype=np.int64)
+    labelled = ({**header, "labels": ["goal"]}, {**arrays, "label:0": states})
+    assert str(verify(labelled, case.solution, 1e-5)) == str(case.verify())
+    for header_, arrays_ in (
+        ({**header, "labels": ["goal"]}, arrays),
+        ({**header, "labels": ["goal"]}, {**arrays, "label:0": np.array([10**6])}),
+        ({**header, "labels": ["goal"]}, {**arrays, "label:0": np.array([[0]])}),
+        ({**header, "labels": [3]}, {**arrays, "label:0": states}),
+        (header, {**arrays, "label:0": states}),
+    ):
+        with pytest.raises(Refused) as caught:
+            verify((header_, arrays_), case.solution, 1e-5)
+        foreseen(caught.value)

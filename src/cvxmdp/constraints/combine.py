@@ -17,9 +17,10 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from cvxmdp.blocks import Block, Constraint, Spread, Term
-from cvxmdp.constraints.base import ConvexSet, Custom, ranked
+from cvxmdp.constraints.base import ranked
 from cvxmdp.constraints.bounds import Bounds
 from cvxmdp.constraints.linear import Linear
+from cvxmdp.constraints.own import ConvexSet, Custom
 from cvxmdp.mdp import MDP, Array
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -64,8 +65,8 @@ class Linear(Constraint, Ranked):
 
     Parameters
     ----------
-    rows : array or sparse matrix of shape (n, num_pairs), or one row of shape (num_pairs,)
-        Costs whose expected values are limited.
+    rows : array or sparse matrix of shape (n, num_pairs), one row of shape (num_pairs,), or one or several names
+        Costs whose expected values are limited; costs of the model may be given by name.
     at_most, at_least, equal : float or array of shape (n,), optional
         Limits.  Give ``equal``, or one or both of the others.
     name : str
@@ -102,6 +103,9 @@ class Linear(Constraint, Ranked):
         weight: float | None = None,
     ) -> None:
         self._rank(priority, weight)
+        self._named: tuple[str, ...] | None = None
+        if names := _names(rows):
+            self._named, rows = names, np.zeros((len(names), 1))  # until a model says what they are
         if sp.issparse(rows):
             check_real("rows", rows)
             E = sp.csr_array(rows, dtype=np.float64, copy=True)
@@ -124,27 +128,36 @@ class Linear(Constraint, Ranked):
         else:
             self.upper = limits("at_most", at_most, E.shape[0], np.inf)
             self.lower = limits("at_least", at_least, E.shape[0], -np.inf)
-        crossed = np.flatnonzero((self.lower > self.upper) | (self.upper == -np.inf) | (self.lower == np.inf))
-        if crossed.size:
-            i = int(crossed[0])
-            raise ValueError(f"row {i} must lie between {self.lower[i]:g} and {self.upper[i]:g}; no value does")
         self._squares = np.asarray((self.rows * self.rows).sum(axis=1)).ravel()
         self.norms = np.where(self._squares > 0, np.sqrt(self._squares), 1.0)
         self.disjoint = bool(np.all(_entries_a_column(E) <= 1))
         """Whether no two rows touch the same pair."""
         self._no_zero_row = bool(np.all(self._squares > 0))
         self._signed = bool(np.min(np.asarray(E.data if sp.issparse(E) else E), initial=0.0) < 0)
-        self._high, self._low = self.upper / self.norms, self.lower / self.norms
-        ends = np.abs(np.concatenate([self._high, self._low]))
-        self._largest = float(np.max(ends[np.isfinite(ends)], initial=0.0))
         self._factor: Array | None = None
-        self._last = np.zeros(E.shape[0])
         self.labels: Sequence[str] | None = None
         """What the rows are limits on, such as states; numbers where they have no names."""
-        self.parts, self.has_equal = E.shape[0], bool(np.any(self.upper == self.lower))
+        self.parts = E.shape[0]
+        self._limit(self.upper, self.lower)
+
+    def _limit(self, upper: Array, lower: Array) -> None:
+        """Note the limits and what follows from them."""
+        crossed = np.flatnonzero((lower > upper) | (upper == -np.inf) | (lower == np.inf))
+        if crossed.size:
+            i = int(crossed[0])
+            raise ValueError(f"row {i} must lie between {lower[i]:g} and {upper[i]:g}; no value does")
+        self.upper, self.lower = upper, lower
+        self._high, self._low = upper / self.norms, lower / self.norms
+        ends = np.abs(np.concatenate([self._high, self._low]))
+        self._largest = float(np.max(ends[np.isfinite(ends)], initial=0.0))
+        self._last = np.zeros(upper.size)
+        self.has_equal = bool(np.any(upper == lower))
 
     def bind(self, mdp: MDP) -> Linear:
-        """Check that there is one column for each pair of a model."""
+        """Check that there is one column for each pair of a model; look up costs that are given by name."""
+        if self._named is not None:
+            rows = np.stack([mdp.cost(name) for name in self._named])
+            return self._like(rows, self.upper, self.lower, self._named if len(self._named) > 1 else None)
         if self.rows.shape[1] != mdp.num_pairs:
             raise ValueError(f"rows has {self.rows.shape[1]} columns; the model has {mdp.num_pairs} pairs")
         return self
@@ -353,8 +366,10 @@ class Linear(Constraint, Ranked):
         return float(np.max(excess[beyond] / np.maximum(scale, 1e-300)))
 
     def stated(self) -> Stated:
-        names = None if self.labels is None else list(self.labels)
-        return {"kind": "linear", "row_names": names}, {"rows": self.rows, "upper": self.upper, "lower": self.lower}
+        words: dict[str, Any] = {"kind": "linear", "row_names": None if self.labels is None else list(self.labels)}
+        if self.total is not None:
+            words["total"] = self.total
+        return words, {"rows": self.rows, "upper": self.upper, "lower": self.lower}
 
     def dual(self, point: Array, projected: Array, scale: float) -> Array:
         """Return the multipliers of the rows."""
@@ -380,7 +395,14 @@ class Linear(Constraint, Ranked):
 
     def relaxed(self, amount: float, relative: bool = False) -> Linear:
         up, down = self.units(relative)
-        return self._like(self.rows, self.upper + amount * up, self.lower - amount * down, self.labels)
+        return self._within(self.upper + amount * up, self.lower - amount * down)
+
+    def _within(self, upper: Array, lower: Array) -> Linear:
+        """Return the same rows with other limits; what is known of the rows is kept."""
+        out = copy.copy(self)
+        out.__dict__.pop("_never", None)
+        out._limit(upper, lower)
+        return out
 
     def cones(self, stating: Stating) -> OfMultipliers:
         return stating.box(self.rows, self.upper, self.lower, self.units(True))
@@ -406,7 +428,7 @@ class Linear(Constraint, Ranked):
 
     def moved(self, way: Array) -> Linear:
         far = np.asarray(self.rows @ way).ravel()
-        return self._like(self.rows, self.upper + far, self.lower + far, self.labels)
+        return self._within(self.upper + far, self.lower + far)
 
     def multiple(self, point: Array) -> float:
         return sides_exceeded(np.asarray(self.rows @ point).ravel(), self)
@@ -421,7 +443,7 @@ class Linear(Constraint, Ranked):
 
     def _like(self, rows: Any, upper: Array, lower: Array, labels: Sequence[str] | None) -> Linear:
         out = ranked(Linear(rows, at_most=upper, at_least=lower, name=self.name), self)
-        out.labels = labels
+        out.labels, out.total = labels, self.total
         return out
 
     def units(self, relative: bool) -> tuple[Any, Any]:
@@ -441,10 +463,10 @@ class Linear(Constraint, Ranked):
             return f"each wider by {amount:.6g}" if amount else f"{self.upper.size} limits"
         low, high = float(self.lower[0]) - amount, float(self.upper[0]) + amount
         if low == high:
-            return f"equal to {low:.6g}"
+            return f"equal to {self.amount(low)}"
         if np.isfinite(low) and np.isfinite(high):
-            return f"between {low:.6g} and {high:.6g}"
-        return f"at most {high:.6g}" if np.isfinite(high) else f"at least {low:.6g}"
+            return f"between {self.amount(low)} and {self.amount(high)}"
+        return f"at most {self.amount(high)}" if np.isfinite(high) else f"at least {self.amount(low)}"
 
     @cached_property
     def _never(self) -> npt.NDArray[np.bool_]:
@@ -542,6 +564,17 @@ class Linear(Constraint, Ranked):
         return Response(np.zeros_like(point), np.asarray(rows.T @ (vectors[:, kept] / np.sqrt(values[kept]))))
 
 
+def _names(rows: Any) -> tuple[str, ...]:
+    """Return rows that are given by name; nothing where they are numbers."""
+    if isinstance(rows, str):
+        return (rows,)
+    if isinstance(rows, (list, tuple)) and any(isinstance(row, str) for row in rows):
+        if not all(isinstance(row, str) for row in rows):
+            raise ValueError("rows mixes names and numbers; give names of costs alone, or numbers alone")
+        return tuple(rows)
+    return ()
+
+
 def _dense(matrix: Any) -> Any:
     return matrix.toarray() if sp.issparse(matrix) else matrix
 
@@ -553,51 +586,84 @@ def _entries_a_column(rows: Any) -> npt.NDArray[np.int64]:
 
 
 class Budget(Ranked):
-    """``{d : cost'd <= at_most}``: a limit on one normalized expected cost.
+    """``{d : at_least <= cost'd <= at_most}``: a limit on one expected cost.
 
     Parameters
     ----------
     cost : str or array of shape (num_pairs,)
         A cost of the model by name, or a vector over pairs.
-    at_most : float
-        The limit, in units of the cost per step (see :class:`cvxmdp.mdp.Evaluation`).
+    at_most : float, optional
+        The limit.
     name : str, optional
         Used in messages and results; the cost's name when not given.
     priority, weight : int, float, optional
         For ``solve(when_infeasible=...)``: limits of priority 1 are met first, and the weight is the excess that counts
         as much as exceeding another limit by its own size.
+    at_least : float, optional
+        A limit from below, instead of the other or beside it.
+    per : {"step", "episode"}
+        What the limits count.  A normalized discounted cost is an average per step (see
+        :class:`cvxmdp.mdp.Evaluation`); an episode's total is ``1 / (1 - discount)`` times that: the sum of all costs,
+        discounted.
 
     Examples
     --------
     >>> import cvxmdp as cm
     >>> cm.Budget("collision", at_most=1e-3)
     Budget('collision', at_most=0.001)
+    >>> cm.Budget("success", at_least=0.9, per="episode").bind(
+    ...     cm.worlds.gridworld(size=3).with_cost("success", states=["r2c2"], entering=True)).said()
+    'at least 0.9 in total (0.009 per step)'
     """
 
     def __init__(
         self,
         cost: str | npt.ArrayLike,
-        at_most: float,
+        at_most: float | None = None,
         name: str | None = None,
         priority: int = 1,
         weight: float | None = None,
+        *,
+        at_least: float | None = None,
+        per: str = "step",
     ) -> None:
         self._rank(priority, weight)
-        self.at_most = number("at_most", at_most)
+        if at_most is None and at_least is None:
+            raise ValueError("a budget needs at_most= or at_least=")
+        if per not in ("step", "episode"):
+            raise ValueError(f'per is {per!r}; it must be "step" or "episode"')
+        self.at_most = None if at_most is None else number("at_most", at_most)
+        self.at_least = None if at_least is None else number("at_least", at_least)
+        if self.at_most is not None and self.at_least is not None and self.at_least > self.at_most:
+            raise ValueError(f"a budget of at least {self.at_least:g} and at most {self.at_most:g} holds nothing")
+        self.per = per
         self.cost = cost if isinstance(cost, str) else numbers("cost", cost)
         self.name = name if name is not None else cost if isinstance(cost, str) else "budget"
 
     def __repr__(self) -> str:
-        return f"Budget({self.cost if isinstance(self.cost, str) else 'vector'!r}, at_most={self.at_most:g})"
+        sides = [
+            f"{side}={getattr(self, side):g}" for side in ("at_least", "at_most") if getattr(self, side) is not None
+        ]
+        sides += [f"per={self.per!r}"] * (self.per != "step")
+        return f"Budget({self.cost if isinstance(self.cost, str) else 'vector'!r}, {', '.join(sides)})"
 
     def bind(self, mdp: MDP) -> Linear:
         """Return the row of this budget in a model."""
-        return Linear(mdp.cost(self.cost), at_most=self.at_most, name=self.name)
+        if self.per == "step":
+            return self._row(mdp.cost(self.cost), 1.0)
+        row = self._row(mdp.cost(self.cost), 1 - mdp.discount)
+        row.total = 1 / (1 - mdp.discount)
+        return row
+
+    def _row(self, cost: Array, each: float) -> Linear:
+        high, low = (None if side is None else each * side for side in (self.at_most, self.at_least))
+        return Linear(cost, at_most=high, at_least=low, name=self.name)
 
     def _linear(self) -> Linear:
-        if isinstance(self.cost, str):
-            raise ValueError(f"the budget names the cost {self.cost!r}; bind it to a model first: budget.bind(mdp)")
-        return Linear(self.cost, at_most=self.at_most, name=self.name)
+        if isinstance(self.cost, str) or self.per != "step":
+            missing = f"names the cost {self.cost!r}" if isinstance(self.cost, str) else "counts per episode"
+            raise ValueError(f"the budget {missing}; bind it to a model first: budget.bind(mdp)")
+        return self._row(self.cost, 1.0)
 
     def project(self, point: Array) -> Array:
         """Return the nearest member; needs a cost given as a vector."""

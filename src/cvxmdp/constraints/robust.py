@@ -31,18 +31,46 @@ class Ellipsoid:
 
     Parameters
     ----------
-    matrix : array of shape (num_pairs, num_pairs) or (num_pairs,)
+    matrix : array of shape (num_pairs, num_pairs) or (num_pairs,), optional
         Q, symmetric and without negative eigenvalues, for instance a covariance times a quantile; or its diagonal.
+    factors : array of shape (num_pairs, k), optional
+        Instead: a few common factors F, for ``Q = F F'``.  Errors are ``F x`` with ``|x| <= 1``: each column is what
+        one factor, such as the price of fuel, does to the cost of each pair.
 
     Examples
     --------
     >>> import cvxmdp as cm, numpy as np
     >>> cm.Ellipsoid([4.0, 0.0]).worst(np.array([0.5, 0.5]))
     1.0
+    >>> cm.Ellipsoid(factors=[[1.0], [3.0]]).worst(np.array([0.5, 0.5]))
+    2.0
     """
 
-    def __init__(self, matrix: npt.ArrayLike) -> None:
-        Q = numbers("matrix", matrix)
+    def __init__(self, matrix: npt.ArrayLike | None = None, *, factors: npt.ArrayLike | None = None) -> None:
+        if (matrix is None) == (factors is None):
+            raise ValueError("an Ellipsoid needs matrix= or factors=, one of them")
+        self.basis: Array | None = None
+        """Eigenvectors as columns, of a thin one those of its factors; None where Q is diagonal."""
+        self.axes: Array
+        """Eigenvalues, for projections; what a vector costs at worst is computed from Q itself."""
+        self.matrix: Array | None = None
+        """Q or its diagonal; None where factors are given."""
+        self.factors: Array | None = None
+        if factors is not None:
+            F = numbers("factors", factors)
+            if F.ndim != 2 or F.size == 0 or not np.all(np.isfinite(F)):
+                raise ValueError(
+                    f"factors has shape {F.shape}; give one row a pair and one column for each common factor, of "
+                    "finite numbers"
+                )
+            self.size, self.factors = F.shape[0], F
+            self.basis, roots, _ = np.linalg.svd(F, full_matrices=False)
+            self.axes = roots**2
+        else:
+            self._read(numbers("matrix", matrix))
+
+    def _read(self, Q: Array) -> None:
+        """Take a matrix, or a diagonal."""
         if (
             Q.ndim not in (1, 2)
             or Q.size == 0
@@ -51,10 +79,7 @@ class Ellipsoid:
         ):
             raise ValueError(f"matrix has shape {Q.shape}; give a square matrix or its diagonal, of finite numbers")
         self.size = Q.shape[0]
-        self.basis: Array | None = None
-        """Eigenvectors as columns; None where Q is diagonal."""
         self.axes = Q
-        """Eigenvalues, for projections; what a vector costs at worst is computed from Q itself."""
         if Q.ndim == 2:
             if np.max(np.abs(Q - Q.T)) > 1e-9 * np.max(np.abs(Q), initial=0.0):
                 raise ValueError("matrix is not symmetric")
@@ -68,11 +93,24 @@ class Ellipsoid:
 
     def times(self, d: Array) -> Array:
         """Return ``Q d``."""
+        if self.factors is not None:
+            return np.asarray(self.factors @ (self.factors.T @ d))
+        assert self.matrix is not None
         return np.asarray(self.matrix * d if self.matrix.ndim == 1 else self.matrix @ d)
+
+    def sizes(self, d: Array) -> Array:
+        """Return ``|Q| d`` with absolute values, of the factors where there are some."""
+        if self.factors is not None:
+            return np.asarray(np.abs(self.factors) @ (np.abs(self.factors).T @ d))
+        assert self.matrix is not None
+        return np.asarray(np.abs(self.matrix) * d if self.matrix.ndim == 1 else np.abs(self.matrix) @ d)
 
     @property
     def deviations(self) -> Array:
         """The worst error of each pair: the root of Q's diagonal."""
+        if self.factors is not None:
+            return np.asarray(np.linalg.norm(self.factors, axis=1))
+        assert self.matrix is not None
         return np.sqrt(np.maximum(self.matrix if self.matrix.ndim == 1 else np.diagonal(self.matrix), 0.0))
 
     def worst(self, d: Array) -> float:
@@ -81,6 +119,8 @@ class Ellipsoid:
         if largest == 0.0:
             return 0.0
         x = d / largest  # squares of tiny visits must not vanish
+        if self.factors is not None:
+            return largest * float(np.linalg.norm(self.factors.T @ x))
         return largest * float(np.sqrt(max(float(x @ self.times(x)), 0.0)))
 
 
@@ -210,8 +250,9 @@ class RobustBudget(Ranked):
 class EllipsoidBudget(Constraint):
     """``cost'd + |L'd| <= at_most`` with ``Q = L L'``.
 
-    Projections are made in the basis of Q's eigenvectors, where L is diagonal.  The dual array is the multiplier m
-    followed by a vector y: the normal is ``m cost + Q y`` and ``m at_most`` its largest value, where
+    Projections are made in the basis of Q's eigenvectors, where L is diagonal; with few factors the rest, which Q takes
+    to zero, is kept as it is beside the coordinates in their basis.  The dual array is the multiplier m followed by a
+    vector y: the normal is ``m cost + Q y`` and ``m at_most`` its largest value, where
     ``sqrt(y'Qy) <= m`` (else m is that root).
     """
 
@@ -220,6 +261,8 @@ class EllipsoidBudget(Constraint):
     def __init__(self, name: str, cost: Array, errors: Ellipsoid, at_most: float) -> None:
         self.name, self.errors, self.at_most = name, errors, at_most
         self.cost = cost
+        self._thin = errors.factors is not None
+        self._q = np.concatenate([errors.axes, np.zeros(cost.size)]) if self._thin else errors.axes
         self._c = self._turn(cost)
         self._last: tuple[Array, tuple[Array, float, float]] | None = None
 
@@ -232,7 +275,7 @@ class EllipsoidBudget(Constraint):
 
     def contradiction(self) -> Array | None:
         """Below zero the set is empty if some error cancels the cost: then the worst case is never negative."""
-        q = self.errors.axes
+        q = self._q
         if self.at_most >= 0 or np.any(self._c[q == 0] != 0):
             return None
         y = np.zeros_like(q)
@@ -240,21 +283,30 @@ class EllipsoidBudget(Constraint):
         return np.append(1.0, self._back(y)) if float(q @ (y * y)) <= 1 else None
 
     def _turn(self, d: Array) -> Array:
-        return d if self.errors.basis is None else np.asarray(self.errors.basis.T @ d)
+        basis = self.errors.basis
+        if basis is None:
+            return d
+        along = basis.T @ d
+        return np.concatenate([along, d - basis @ along]) if self._thin else np.asarray(along)
 
     def _back(self, x: Array) -> Array:
-        return x if self.errors.basis is None else np.asarray(self.errors.basis @ x)
+        basis = self.errors.basis
+        if basis is None:
+            return x
+        if self._thin:
+            return np.asarray(basis @ x[: basis.shape[1]] + x[basis.shape[1] :])
+        return np.asarray(basis @ x)
 
     def _worst(self, d: Array) -> float:
         return float(self.cost @ d) + self.errors.worst(d)
 
     def cones(self, stating: Stating) -> OfMultipliers:
-        n, q, basis = stating.pairs, self.errors.axes, self.errors.basis
+        q, basis = self.errors.axes, self.errors.basis
         root = np.sqrt(q)
-        turned = np.diag(root) if basis is None else root[:, None] * basis.T
-        blocks = stating.of(sp.csc_array(np.vstack([self.cost[None, :], -turned])))
-        blocks |= {t: np.vstack([unit, np.zeros((n, 1))]) for t, unit in stating.room(self.units(True)).items()}
-        where = stating.program.add("second order", blocks, np.append(self.at_most, np.zeros(n)))
+        turned = sp.diags_array(root) if basis is None else root[:, None] * basis.T
+        blocks = stating.of(sp.csc_array(sp.vstack([self.cost[None, :], -turned])))
+        blocks |= {t: np.vstack([unit, np.zeros((q.size, 1))]) for t, unit in stating.room(self.units(True)).items()}
+        where = stating.program.add("second order", blocks, np.append(self.at_most, np.zeros(q.size)))
 
         def dual(z: Array) -> Array:
             y = np.divide(-z[where][1:], root, where=q > 0, out=np.zeros(q.size))
@@ -275,7 +327,7 @@ class EllipsoidBudget(Constraint):
         For fixed m the point is the prox of ``m |L'd|`` at ``y - m c``: ``d = (y - m c) / (1 + k Q)``, where k is inf
         if the point lies where Q is zero.
         """
-        q, c = self.errors.axes, self._c
+        q, c = self._q, self._c
         scale = float(np.linalg.norm(c)) + float(np.sqrt(np.max(q)))
         if scale == 0.0:
             return y, 0.0, 0.0
@@ -295,7 +347,7 @@ class EllipsoidBudget(Constraint):
 
     def _prox(self, y: Array, m: float) -> tuple[Array, float]:
         """Return the prox of ``m |L'd|`` and the root k of ``k |L'y / (1 + k Q)| = m``, inf where there is none."""
-        q = self.errors.axes
+        q = self._q
         charged = q > 0
         if float(np.linalg.norm(y[charged] / np.sqrt(q[charged]))) <= m:
             return np.where(charged, 0.0, y), np.inf
@@ -332,18 +384,21 @@ class EllipsoidBudget(Constraint):
         largest = float(np.max(np.abs(self.cost))) + float(np.sqrt(np.max(self.errors.axes)))
         least = FLOOR * largest if self.at_most == 0 else 0.0
         error = 0.0 if spread is None else float(spread.of(np.abs(self.cost) + self.errors.deviations))
-        if spread is not None and self.errors.basis is not None:  # what cancels in d'Qd
+        if spread is not None and self.errors.basis is not None and not self._thin:  # what cancels in d'Qd
             error += float(np.sqrt(EPS * point.size)) * float(self.errors.deviations @ point)
         return max(self._worst(point) + error - self.at_most, 0.0) / max(abs(self.at_most), size, least, 1e-300)
 
     def stated(self) -> Stated:
-        return {"kind": "ellipsoid", "at_most": self.at_most}, {"cost": self.cost, "matrix": self.errors.matrix}
+        of_errors = (
+            {"factors": self.errors.factors.T} if self.errors.factors is not None else {"matrix": self.errors.matrix}
+        )
+        return {"kind": "ellipsoid", "at_most": self.at_most}, {"cost": self.cost, **of_errors}
 
     def dual(self, point: Array, projected: Array, scale: float) -> Array:
         if self._inside(point):
             return np.zeros(self.cost.size + 1)
         d, m, k = self._onto(point)
-        q, rest = self.errors.axes, self._turn(point) - m * self._c
+        q, rest = self._q, self._turn(point) - m * self._c
         if np.isfinite(k):  # what Q takes to zero would only blunt y'Qy
             return scale * np.append(m, k * self._back(np.where(q > 0, d, 0.0)))
         y = np.divide(rest, q, where=q > 0, out=np.zeros_like(q))
@@ -368,10 +423,9 @@ class EllipsoidBudget(Constraint):
 
     def magnitude(self, dual: Array) -> tuple[Array, float]:
         m, y = self._multiplier(dual)
-        Q = np.abs(self.errors.matrix)
-        x = Q * np.abs(y) if Q.ndim == 1 else Q @ np.abs(y)
+        x = self.errors.sizes(np.abs(y))
         sizes = self.cost.size * (m * np.abs(self.cost) + x)  # each product with Q has as many terms as there are pairs
-        if self.errors.basis is not None:
+        if self.errors.basis is not None and not self._thin:
             # Q is semidefinite up to the rounding of its own entries, which no precision makes good.
             sizes = sizes + ROUNDED * self.cost.size * float(np.max(self.errors.axes)) * float(np.linalg.norm(y))
         return sizes, float(m) * abs(self.at_most)
@@ -401,7 +455,7 @@ class EllipsoidBudget(Constraint):
 
         The Hessian of ``m |L'd|`` is ``k Q - k pull pull'``.
         """
-        q = self.errors.axes
+        q = self._q
         size = float(np.sqrt(q @ (d * d)))
         if size == 0 or not np.isfinite(k):
             return np.asarray(q == 0, dtype=np.float64), np.zeros_like(d), np.zeros_like(d)
@@ -447,9 +501,8 @@ class EllipsoidBudget(Constraint):
         if self.errors.basis is None:
             return Response(1 - share, factor, signs)
         # In a turned basis the diagonal is no diagonal: it becomes a factor of its own.
-        turned = self.errors.basis * np.sqrt(1 - share)
+        count = self.errors.axes.size  # what Q takes to zero is not moved
+        turned = self.errors.basis * np.sqrt(1 - share[:count])
         return Response(
-            np.zeros_like(point),
-            np.hstack([turned, self.errors.basis @ factor]),
-            np.concatenate([np.ones(share.size), signs]),
+            np.zeros_like(point), np.hstack([turned, self._back(factor)]), np.concatenate([np.ones(count), signs])
         )

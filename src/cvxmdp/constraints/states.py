@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from cvxmdp.constraints.base import Ranked, limits, number, numbers, unbound
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.mdp import MDP, Array, Indices
+from cvxmdp.names import no_such
 
 
 class StateBounds(Ranked):
@@ -109,9 +110,14 @@ def _by_state(what: str, given: Any, mdp: MDP, default: float) -> Array:
     out = np.full(mdp.num_states, default)
     index: dict[Any, int] = {name: s for s, name in enumerate(mdp.states)} | {s: s for s in range(mdp.num_states)}
     for key, value in given.items():
-        if not isinstance(key, (str, Integral)) or key not in index:
-            raise ValueError(f"{what} limits a state {key!r}; there is none of that name or index in the model")
-        out[index[key]] = number(f"{what} of state {key!r}", value)
-        if what == "upper" and out[index[key]] < 0:
+        if isinstance(key, str) and key not in index and key in mdp.labels:
+            which: Any = mdp.labels[key]
+        elif isinstance(key, (str, Integral)) and key in index:
+            which = index[key]
+        else:
+            meant = f"; {no_such('state', key, mdp.states)}" if isinstance(key, str) else ""
+            raise ValueError(f"{what} limits a state {key!r}; none of the model has that name, label or index{meant}")
+        out[which] = number(f"{what} of state {key!r}", value)
+        if what == "upper" and np.any(out[which] < 0):
             raise ValueError(f"upper of state {key!r} is {value}; visits are never below 0")
     return out

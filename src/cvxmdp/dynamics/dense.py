@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.linalg as la
+import scipy.sparse as sp
 
 from cvxmdp.dynamics import kernels
 from cvxmdp.dynamics.base import Mask
@@ -11,12 +14,23 @@ from cvxmdp.dynamics.linear import Operator
 from cvxmdp.dynamics.tabular import Tabular
 from cvxmdp.mdp import Array, Indices
 
+DENSE_DENSITY = 0.2
+"""From this share of nonzero entries on, reading a dense row through BLAS is faster than gathering a sparse one."""
+
 
 class DenseDynamics(Tabular):
     """P as one contiguous array of shape (pairs, states)."""
 
     P: Array
     compiled = False
+
+    @staticmethod
+    def held(P: Any, nonzeros: int, memory: int) -> Array | None:
+        """Return P as an array, unless it is mostly zeros or would take more than half of the free memory."""
+        size = P.shape[0] * P.shape[1]
+        if nonzeros < DENSE_DENSITY * size or (sp.issparse(P) and 8 * size > memory // 2):
+            return None
+        return np.ascontiguousarray(P.toarray() if sp.issparse(P) else P)
 
     def sweep(self, c: Array, V: Array) -> tuple[Array, Indices]:
         self.passes += 1

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp import interrupts, threads
-from cvxmdp.dynamics import kernels
+from cvxmdp.dynamics import in_order
 from cvxmdp.mdp import Array, Indices
 
 MOST_SWEEPS, MOST_PUSHES = 300, 2000
@@ -86,7 +86,7 @@ class Ordered:
                 if self.hopeless:
                     break
             upward = self._upward if self.known else k % 2 == 0
-            change, reached = kernels.improve(
+            change, reached = in_order.improve(
                 *self._at.csr, self._at.first, self._gamma, c, V, pair, upward, parts, 0.1 * tolerance, ROUNDING,
                 POLICY_SWEEPS,
             )  # fmt: skip
@@ -117,7 +117,7 @@ class Ordered:
         # A large model is left after each push, so that Ctrl-C is heard.
         at_once = 1 if self._large else self._patience
         for done in range(at_once, MOST_PUSHES, at_once):
-            left, reached = kernels.push_often(
+            left, reached = in_order.push_often(
                 *at.csr, at.first, self._gamma, pi, waiting, x, not self._upward, least, goal, share, at_once
             )
             if reached or interrupts.late():
@@ -145,7 +145,7 @@ class Ordered:
 
     def _arrange(self, V: Array, c: Array, pair: Indices, final: bool) -> tuple[Array, Array, Indices]:
         """Choose the order of V: the states' own numbers, if the flow follows them, or those of a copy."""
-        by_value, lower, higher = kernels.downhill(*self._own.csr, pair, V)
+        by_value, lower, higher = in_order.downhill(*self._own.csr, pair, V)
         self._at = self._own
         if by_value < DOWNHILL:
             self.hopeless = final

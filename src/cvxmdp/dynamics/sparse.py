@@ -29,6 +29,11 @@ class SparseDynamics(Tabular):
 
     compiled = True
 
+    @staticmethod
+    def held(P: Any, nonzeros: int, memory: int) -> Any:
+        """Return P in compressed sparse rows; any P has such."""
+        return sp.csr_array(P)
+
     def __init__(self, mdp: MDP, P: Any, plan: Plan) -> None:
         super().__init__(mdp, P, plan)
         if not P.has_sorted_indices:

@@ -59,6 +59,8 @@ VISITED_STEPS = 300
 class Tabular(ABC):
     """What dense and sparse dynamics share; they add the products with P."""
 
+    compiled: bool
+
     def __init__(self, mdp: MDP, P: Any, plan: Plan) -> None:
         self.num_pairs, self.num_states = P.shape
         self.gamma = mdp.discount
@@ -71,6 +73,11 @@ class Tabular(ABC):
         self._normal: Operator | None = None
         self._last: tuple[Array, tuple[StartedSolve, StartedSolve]] | None = None
         self.factored = plan.normal == "sparse" or (plan.normal == "dense" and self.num_states <= NORMAL_STATES)
+
+    @staticmethod
+    @abstractmethod
+    def held(P: Any, nonzeros: int, memory: int) -> Any:
+        """Return P as these dynamics hold it, or None where they are not the ones for it."""
 
     @cached_property
     def pattern(self) -> Pattern | None:

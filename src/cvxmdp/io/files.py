@@ -151,6 +151,40 @@ def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]]
     return header, arrays
 
 
+def archive_kind(path: Path) -> str | None:
+    """Return the kind that an archive's header states, or None where it states none; other members are not read."""
+    try:
+        with open_to_read(path) as file, zipfile.ZipFile(file) as archive:
+            info = archive.getinfo("header.npy")
+            if info.file_size > max(SMALL_HEADER, GROWTH_HEADER * os.fstat(file.fileno()).st_size):
+                return None
+            kind = json.loads(_array(archive, "header", info).tobytes().decode()).get("kind")
+    except Exception:  # whatever a damaged archive makes zipfile, zlib, NumPy or JSON raise: whoever reads on says more
+        return None
+    return kind if isinstance(kind, str) else None
+
+
+@contextmanager
+def open_to_read(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file, and name it in every error about its content.
+
+    Raises
+    ------
+    ValueError
+        When there is no such file, it cannot be read, or its content is not what was expected.
+    """
+    name = file_name(path)
+    if not os.path.exists(name):
+        raise ValueError(f"there is no file {name!r}")
+    if not os.path.isfile(name):
+        raise ValueError(f"{name!r} is not a file but a folder or a device")
+    try:
+        with open(name, "rb") as file, blaming(path):
+            yield file
+    except OSError as error:
+        raise ValueError(f"{name!r} cannot be read: {error.strerror or error}") from None
+
+
 def file_name(path: Path) -> str:
     """Return a path as a string, if it can be the name of a file."""
     name = os.fspath(path) if isinstance(path, os.PathLike) else path
@@ -165,7 +199,7 @@ def blaming(path: Path) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{file_name(path)!r}: {error}") from None
+        raise ValueError(printable(f"{file_name(path)!r}: {error}")) from None  # names are the file's
     except (KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
         raise ValueError(f"{file_name(path)!r} is not whole, or its parts do not fit together: {error}") from None
 

@@ -12,9 +12,11 @@ from cvxmdp.names import Numbers
 KIND = "cvxmdp model"
 
 
-def save_mdp(mdp: MDP, path: Path) -> None:
+def write(mdp: MDP, path: Path) -> None:
     """Write a model."""
-    write_archive(path, *model_parts(mdp))
+    header, arrays = model_parts(mdp)
+    header["labels"] = list(mdp.labels)
+    write_archive(path, header, arrays | {f"label:{i}": states for i, states in enumerate(mdp.labels.values())})
 
 
 def model_parts(mdp: MDP) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -33,31 +35,13 @@ def model_parts(mdp: MDP) -> tuple[dict[str, Any], dict[str, Any]]:
     return header, arrays
 
 
-def load(path: Path) -> MDP:
-    """Read a model written by :meth:`cvxmdp.MDP.save`.
-
-    Parameters
-    ----------
-    path : str or path
-        The file.
-
-    Raises
-    ------
-    ValueError
-        When the file is not such a model, saying what it is instead.
-
-    Examples
-    --------
-    >>> import cvxmdp as cm, tempfile, pathlib
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "grid.npz"
-    ...     cm.worlds.gridworld(size=3).save(path)
-    ...     cm.load(path)
-    MDP(9 states, 36 pairs, costs: time, collision, discount 0.99)
-    """
+def read(path: Path, discount: float | None = None, initial: Any = None) -> MDP:
+    """Read a model; a discount or a first state that is given replaces the file's."""
     header, arrays = read_archive(path, KIND)
     with blaming(path):
-        return _model(header, arrays)
+        mdp = _model(header, arrays)
+    mdp = mdp if discount is None else mdp.with_discount(discount)
+    return mdp if initial is None else mdp.with_initial(initial)
 
 
 def _model(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> MDP:
@@ -70,7 +54,12 @@ def _model(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> MDP:
     if len(set(names)) != len(names):
         raise ValueError("the header gives two costs the same name")
     costs = {name: take(arrays, f"cost:{i}", [state.size]) for i, name in enumerate(names)}
+    labels = read_texts(header, "labels") if "labels" in header else ()
+    labelled = {name: take(arrays, f"label:{i}", [None], "iu") for i, name in enumerate(labels)}
+    if len(labelled) != len(labels):
+        raise ValueError("the header gives two labels the same name")
     known = {"state", "action", "initial", *matrix_members("P", P), *(f"cost:{i}" for i in range(len(names)))}
+    known |= {f"label:{i}" for i in range(len(labels))}
     if unknown := sorted(set(arrays) - known):
         raise ValueError(f"the array {unknown[0]!r} is none of a model with {len(names)} costs")
     if not isinstance(header.get("discount"), float):
@@ -79,6 +68,7 @@ def _model(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> MDP:
     return MDP.from_pairs(
         state, action, P, costs, header["discount"], initial,
         read_stored_names(header, "states", initial.size), read_stored_names(header, "actions", actions),
+        labelled,
     )  # fmt: skip
 
 

@@ -49,6 +49,7 @@ def _linear(words: Words, arrays: Arrays, _: Indices) -> Linear:
     out = Linear(rows, at_most=arrays["upper"], at_least=arrays["lower"])
     names = words["row_names"]
     out.labels = None if names is None else tuple(map(str, names))
+    out.total = float(words["total"]) if "total" in words else None
     return out
 
 
@@ -66,7 +67,9 @@ def _entropic(words: Words, arrays: Arrays, state: Indices) -> EntropicLimit:
 
 
 def _ellipsoid(words: Words, arrays: Arrays, _: Indices) -> EllipsoidBudget:
-    return EllipsoidBudget("", arrays["cost"], Ellipsoid(arrays["matrix"]), float(words["at_most"]))
+    factors = "factors" in arrays
+    errors = Ellipsoid(factors=arrays["factors"].T) if factors else Ellipsoid(arrays["matrix"])
+    return EllipsoidBudget("", arrays["cost"], errors, float(words["at_most"]))
 
 
 def _distance(words: Words, arrays: Arrays, _: Indices) -> Term:

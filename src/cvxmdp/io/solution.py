@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cvxmdp.blocks import Block, Constraint, Term
 from cvxmdp.certificate import CertificateError, Evidence, Proof, Witness
-from cvxmdp.constraints.base import Custom, ranked
+from cvxmdp.constraints.base import ranked
+from cvxmdp.constraints.own import Custom
 from cvxmdp.io.files import VERSION, Path, blaming, matrix_members, read_archive, take, take_matrix, write_archive
 from cvxmdp.io.model import model_parts, read_stored_names, stored_names
 from cvxmdp.io.restore import restore_constraint, restore_term
@@ -23,6 +24,9 @@ from cvxmdp.policy import Policy
 from cvxmdp.problem import Problem
 from cvxmdp.solution import COMPROMISES, UNFINISHED, Asked, Infeasibility, Relaxation, Solution, Stats
 from cvxmdp.status import Progress, Status
+
+if TYPE_CHECKING:
+    from cvxmdp_verifier import Report
 
 KIND = "cvxmdp solution"
 UNKNOWN = "unknown"
@@ -36,7 +40,7 @@ def save_solution(solution: Solution, path: Path) -> None:
     write_archive(path, *solution_parts(solution, solution.asked))
 
 
-def check_solution(solution: Solution, problem: Problem, tolerance: float) -> None:
+def check_solution(solution: Solution, problem: Problem, tolerance: float) -> Report:
     """Let the verifier recompute everything a solution says of a problem; raise CertificateError where it refuses."""
     from cvxmdp_verifier import Refused, verify
 
@@ -47,20 +51,22 @@ def check_solution(solution: Solution, problem: Problem, tolerance: float) -> No
     if (asked.names, asked.objective, asked.discount) != (given.names, given.objective, given.discount):
         raise CertificateError("the solution is of a problem with another objective, discount or other constraints")
     try:
-        verify(model_parts(problem.mdp), solution_parts(solution, asked), tolerance, sets, terms)
+        return verify(model_parts(problem.mdp), solution_parts(solution, asked), tolerance, sets, terms)
     except Refused as refused:
         raise CertificateError(str(refused)) from None
 
 
 def solution_parts(solution: Solution, asked: Asked) -> Parts:
-    """Return header and arrays of a solution, as an answer to what was asked."""
+    """Return header and arrays of a solution, as an answer to what was asked; what was maximized is negated."""
+    if asked.sense == "maximize":
+        solution = solution.turned()
     header: dict[str, Any] = {
         "kind": KIND,
         "version": VERSION,
         "states": stored_names(solution.policy.states),
         "actions": stored_names(solution.policy.actions),
         "discount": asked.discount,
-        "objective": {"text": asked.objective, "costs": list(asked.costs)},
+        "objective": {"text": asked.objective, "costs": list(asked.costs), "sense": asked.sense},
         "status": solution.status.name,
         "tolerance": solution.tolerance,
         "value": solution.value,
@@ -198,6 +204,7 @@ def _solution(header: dict[str, Any], arrays: dict[str, Any]) -> Solution:
         _text(objective, "text"), costs, take(arrays, "cost", [pairs]),
         [b if isinstance(b, Constraint) else None for b in blocks[: len(limits)]],
         [b if isinstance(b, Term) else None for b in blocks[len(limits) :]], named, _float(header, "discount"),
+        _sense(objective),
     )  # fmt: skip
     status = _text(header, "status")
     if status not in Status.__members__:
@@ -215,7 +222,7 @@ def _solution(header: dict[str, Any], arrays: dict[str, Any]) -> Solution:
         found = replace(found, relax=_worded(found.relax, dict(zip(names, asked.limits, strict=True))))
     if set(_object(header, "errors")) != {*_object(header, "costs"), "value"}:
         raise ValueError("the header's errors are not those of its costs and its value")
-    return Solution(
+    solution = Solution(
         Status[status], _float(header, "value"), math.inf if infeasible else _float(header, "bound"),
         math.nan if infeasible else _float(header, "gap"), policy, take(arrays, "occupancy", [pairs]),
         take(arrays, "visits", [len(states)]), _numbers(header, "costs"), _numbers(header, "errors"),
@@ -223,6 +230,15 @@ def _solution(header: dict[str, Any], arrays: dict[str, Any]) -> Solution:
         {name: _scalar(_any(arrays, f"price:{i}")) for i, name in enumerate(names)}, found,
         _read_stats(_object(header, "stats")), _float(header, "tolerance"), asked, evidence,
     )  # fmt: skip
+    return solution.turned() if asked.sense == "maximize" else solution
+
+
+def _sense(objective: Mapping[str, Any]) -> str:
+    """Return whether an objective was minimized, as in all files that do not say, or maximized."""
+    sense = objective.get("sense", "minimize")
+    if sense not in ("minimize", "maximize"):
+        raise ValueError(f"the objective's sense is {str(sense)[:50]!r}, which is none")
+    return str(sense)
 
 
 class _Rank:

@@ -120,6 +120,7 @@ def gridworld(
         initial=initial,
         states=[f"r{row}c{column}" for row in range(side) for column in range(side)],
         actions=ACTIONS,
+        labels={"obstacle": blocked > 0, "destination": [num_states - 1]},
     )
 
 

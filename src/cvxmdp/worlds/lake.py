@@ -33,7 +33,8 @@ def lake(
     bottom right cell, is never left. A hole leads back to the start, or without ``restart`` is never left. No hole
     lies on a path of steps down and to the right, drawn at random, so that the goal can be reached.
 
-    The costs are ``"time"``, 1 except in the goal, and ``"hole"``, 1 in a hole and 0 elsewhere.
+    The costs are ``"time"``, 1 except in the goal, and ``"hole"``, 1 in a hole and 0 elsewhere. The labels
+    are ``"hole"`` and ``"goal"``.
 
     Parameters
     ----------
@@ -90,6 +91,7 @@ def lake(
         initial=one_state(num_states, 0),
         states=[f"r{row}c{column}" for row in range(size) for column in range(size)],
         actions=names,
+        labels={"hole": hole, "goal": [num_states - 1]},
     )
 
 

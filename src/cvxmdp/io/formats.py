@@ -1,0 +1,99 @@
+"""Files that hold a model, by the ending of their name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import PurePath
+from typing import NamedTuple
+
+import numpy.typing as npt
+
+from cvxmdp.io.files import Path, file_name
+from cvxmdp.mdp import MDP
+
+
+class Format(NamedTuple):
+    """How a kind of file is read and written: functions of a module that is imported when it is needed.
+
+    ``read(path, discount, initial)`` returns a model, ``write(mdp, path)`` writes one.
+    """
+
+    said: str
+    module: str
+    complete: bool = False
+    """Whether a file holds all of a model; else not its discount, and perhaps not the first state."""
+
+
+FORMATS: dict[str, Format] = {
+    ".npz": Format("arrays of NumPy", "cvxmdp.io.model", complete=True),
+    ".umb": Format("the unified Markov binary format of PRISM and Storm", "cvxmdp.io.umb"),
+    ".tra": Format("explicit files of PRISM, with .sta, .lab, .srew and .trew beside it", "cvxmdp.io.prism"),
+    ".csv": Format("a table with a row for each transition", "cvxmdp.io.table"),
+    ".parquet": Format("a table with a row for each transition", "cvxmdp.io.table"),
+}
+
+
+def load(
+    path: Path, discount: float | None = None, initial: npt.ArrayLike | str | Mapping[str, float] | None = None
+) -> MDP:
+    """Read a model from a file, in the format that its ending says.
+
+    ======================  ====================================================================
+    ending                  what it is
+    ======================  ====================================================================
+    ``.npz``                as :meth:`cvxmdp.MDP.save` writes it, with all of the model
+    ``.umb``                the unified Markov binary format of PRISM and Storm
+    ``.tra``                explicit files of PRISM; ``.sta .lab .srew .trew`` beside it are read
+    ``.csv``, ``.parquet``  columns state, action, next_state, probability and costs
+    ======================  ====================================================================
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    discount : float, optional
+        Needed for all but ``.npz``, which hold none; instead of the one in an ``.npz`` file.
+    initial : array, str, or mapping of str to float, optional
+        As in :class:`cvxmdp.MDP`, instead of what the file says.
+
+    Raises
+    ------
+    ValueError
+        When the file is not such a model, saying what it is instead.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm, tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "grid.npz"
+    ...     cm.worlds.gridworld(size=3).save(path)
+    ...     cm.load(path)
+    MDP(9 states, 36 pairs, costs: time, collision, discount 0.99)
+    """
+    found = format_of(path)
+    if discount is None and not found.complete:
+        raise ValueError(
+            f"{path} is {found.said}, which holds no discount; give one, as in "
+            f'cm.load("{PurePath(path).name}", discount=0.99)'
+        )
+    mdp: MDP = import_module(found.module).read(path, discount, initial)
+    return mdp
+
+
+def save(mdp: MDP, path: Path) -> None:
+    """Write a model in the format that the file's ending says."""
+    import_module(format_of(path).module).write(mdp, path)
+
+
+def format_of(path: Path) -> Format:
+    """Return the format of a file by its ending."""
+    name = file_name(path)
+    ending = PurePath(name).suffix.lower()
+    if ending in FORMATS:
+        return FORMATS[ending]
+    if os.path.exists(name) and not os.path.isfile(name):
+        raise ValueError(f"{name!r} is not a file but a folder or a device; give the name of a file")
+    found = f"ends in {ending!r}" if ending else "has no ending"
+    raise ValueError(f"{name!r} {found}; models are in files that end in {', '.join(FORMATS)}")
