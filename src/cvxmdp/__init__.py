@@ -32,14 +32,19 @@ from cvxmdp.engines.mixing import Mixing
 from cvxmdp.engines.newton import Newton
 from cvxmdp.engines.path import Path
 from cvxmdp.engines.splitting import Splitting
-from cvxmdp.io.model import load
+from cvxmdp.examine import Examination
+from cvxmdp.io.formats import load
+from cvxmdp.io.gymnasium import play
 from cvxmdp.io.solution import load_solution
 from cvxmdp.mdp import MDP, Evaluation
 from cvxmdp.objectives import KL, ConvexTerm, Distance, NegativeEntropy
 from cvxmdp.policy import Policy
 from cvxmdp.problem import Problem
+from cvxmdp.review import Review
+from cvxmdp.simulate import Simulation
 from cvxmdp.solution import Infeasibility, Relaxation, Solution, Stats
 from cvxmdp.status import Progress, Status
+from cvxmdp.sweep import Pareto, PriceRange, Range, Sweep
 
 __version__ = "0.1.0"
 
@@ -59,6 +64,7 @@ __all__ = [
     "Ellipsoid",
     "Entropy",
     "Evaluation",
+    "Examination",
     "Infeasibility",
     "Interior",
     "KLBall",
@@ -67,19 +73,26 @@ __all__ = [
     "NegativeEntropy",
     "Newton",
     "NormBall",
+    "Pareto",
     "Path",
     "Policy",
+    "PriceRange",
     "Problem",
     "Progress",
+    "Range",
     "Relaxation",
+    "Review",
     "RobustBudget",
+    "Simulation",
     "Solution",
     "Splitting",
     "StateBounds",
     "Stats",
     "Status",
+    "Sweep",
     "Vertices",
     "load",
     "load_solution",
+    "play",
     "worlds",
 ]

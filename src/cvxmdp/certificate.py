@@ -114,7 +114,9 @@ class Certificate:
     solution: Solution
 
     def __repr__(self) -> str:
-        return f"Certificate({self.solution.status.name}, tolerance {self.tolerance:g})"
+        from cvxmdp.report.text import certificate_lines
+
+        return certificate_lines(self)
 
     @property
     def evidence(self) -> Evidence:

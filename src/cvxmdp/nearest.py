@@ -18,10 +18,11 @@ import numpy as np
 from cvxmdp.blocks import Constraint
 from cvxmdp.engines.base import Engine
 from cvxmdp.engines.choose import choose_moved, choose_soft
-from cvxmdp.engines.exact import EPS
+from cvxmdp.engines.exact import EPS, largest
 from cvxmdp.engines.judge import Goal, Judge, Nearest
-from cvxmdp.engines.prover import SPARED, Bound, Candidate
-from cvxmdp.mdp import Array
+from cvxmdp.engines.presolve import indicator, policy_iteration
+from cvxmdp.engines.prover import SPARED, Bound, Candidate, Refutation
+from cvxmdp.mdp import Array, Indices
 
 if TYPE_CHECKING:
     from cvxmdp.problem import Problem
@@ -39,6 +40,14 @@ MOVED = 1e-2
 """Share of the tolerance to which moved limits are obeyed."""
 
 
+JUST_AS_NEAR = 1e-10
+"""By how much, relatively, the distance of the policy that a refutation leads to may exceed the proven one: a tenth of
+SLACK, so that nothing else has to be sought."""
+WEIGHTS = (1e2, 1e4)
+"""Of the refutation against the cost, where the cheapest of the policies it leads to is sought: the first is enough in
+queues, maintenance, epidemics and admission, and where the second is not, a million is not either, as on lakes."""
+
+
 From = tuple[Array, list[Array]]
 """An occupancy and duals to begin with."""
 Solver = Callable[["Problem", Sequence[Engine], Goal, From | None], Judge]
@@ -46,6 +55,8 @@ Solver = Callable[["Problem", Sequence[Engine], Goal, From | None], Judge]
 
 def come_near(solve: Solver, problem: Problem, judge: Judge) -> None:
     """Find the nearest policy; the judge notes it with the proof that none is nearer, or a policy that obeys."""
+    if judge.refutation is not None and _led_to(judge, judge.refutation):
+        return
     blocks, limits = judge.blocks, judge.blocks.sets
     small = problem.mdp.num_states <= MANY_STATES and not any(limit.own for limit in limits)
     tolerance = (FINEST if blocks.num_rows else FINE) if small else judge.tolerance
@@ -71,6 +82,22 @@ def come_near(solve: Solver, problem: Problem, judge: Judge) -> None:
             judge.refute(duals, V)
     if judge.refutation is not None:
         judge.nearest = Nearest(candidate, candidate.d - blocks.project(candidate.d))
+
+
+def _led_to(judge: Judge, refutation: Refutation) -> bool:
+    """Take the policy that a refutation's duals lead to, where it is nearest, as it is under one row."""
+    prover = judge.prover
+    u = judge.blocks.normals(refutation.duals)[0]
+    found = _with_displacement(judge, prover.dynamics.sweep(u, refutation.potential)[1])
+    if found.distance > (1 + JUST_AS_NEAR) * refutation.distance:
+        return False
+    judge.nearest = found
+    return True
+
+
+def _with_displacement(judge: Judge, pairs: Indices) -> Nearest:
+    candidate = judge.prover.candidate(indicator(judge.prover.dynamics, pairs), anywhere=True)
+    return Nearest(candidate, candidate.d - judge.blocks.project(candidate.d))
 
 
 def _without_traces(limits: Sequence[Constraint], duals: Sequence[Array]) -> list[Array]:
@@ -107,6 +134,8 @@ def make_cheapest(solve: Solver, problem: Problem, judge: Judge) -> None:
     """Make the nearest policy the cheapest of those, as far as that is found, and note what bounds their cost."""
     assert judge.nearest is not None
     first = judge.nearest
+    if _weighted(judge):
+        return
     moved = problem.with_limits(judge.blocks.moved((1 + SLACK) * first.displacement))
     goal = Goal(MOVED * judge.tolerance, acceptable=judge.tolerance)
     found = solve(moved, choose_moved(moved.constraints, problem.mdp), goal, None)
@@ -118,6 +147,26 @@ def make_cheapest(solve: Solver, problem: Problem, judge: Judge) -> None:
         nearest = first
     wanted = judge.tolerance * nearest.candidate.scale
     judge.nearest = replace(nearest, cheapest=judge.prover.bound(found.bound.duals, found.bound.potential, wanted))
+
+
+def _weighted(judge: Judge) -> bool:
+    """Take the policy that the refutation and the cost together lead to, where it is nearest and proven cheapest."""
+    prover, known = judge.prover, judge.refutation
+    assert known is not None
+    u = judge.blocks.normals(known.duals)[0]
+    V, unit = prover.unconstrained.V, largest(prover.c) / largest(u)
+    for weight in WEIGHTS:
+        duals = [weight * unit * dual for dual in known.duals]
+        priced = policy_iteration(prover.dynamics, prover.c + weight * unit * u, V, deadline=judge.clock.deadline)
+        V, found = priced.V, _with_displacement(judge, priced.pairs)
+        if found.distance > (1 + JUST_AS_NEAR) * known.distance:
+            continue
+        wanted = judge.tolerance * found.candidate.scale
+        found = replace(found, cheapest=prover.bound(duals, V, wanted))
+        if found.candidate.value - least_cost(judge, found) <= MOVED * wanted:
+            judge.nearest = found
+            return True
+    return False
 
 
 def least_cost(judge: Judge, nearest: Nearest) -> float:

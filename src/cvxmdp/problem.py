@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,12 +25,16 @@ from cvxmdp.solve import Solve
 from cvxmdp.status import Progress
 from cvxmdp.threads import few_threads
 
+if TYPE_CHECKING:
+    from cvxmdp.review import Review
+    from cvxmdp.sweep import Pareto, Range, Sweep
+
 FOREVER = 1e9
 """Seconds, thirty years: a longer time limit is none."""
 
 
 class Problem:
-    """Minimize an expected cost of a model, or a convex function of its occupancy, under convex constraints on it.
+    """Minimize or maximize an expected cost of a model, or minimize a convex function of its occupancy, under limits.
 
     Parameters
     ----------
@@ -41,6 +45,8 @@ class Problem:
         ``prox``; or a sum, written ``"time" + cm.Distance(...)`` or as a list.
     subject_to : list of constraints
         Their intersection.  See :mod:`cvxmdp.constraints`.
+    maximize : str, array of shape (num_pairs,), or a list of these
+        Instead of ``minimize``: a cost, such as a reward, that is to be as large as possible.
 
     Examples
     --------
@@ -51,20 +57,30 @@ class Problem:
     'OPTIMAL'
     """
 
-    def __init__(self, mdp: MDP, minimize: Any, subject_to: Sequence[Any] = ()) -> None:
+    def __init__(self, mdp: MDP, minimize: Any = None, subject_to: Sequence[Any] = (), *, maximize: Any = None) -> None:
         if not isinstance(mdp, MDP):
             raise ValueError(f"mdp must be a cvxmdp.MDP, not {type(mdp).__name__}")
         self.mdp = mdp
         self.cost: Array
         self.terms: list[Term]
-        self.cost, self.terms, self.cost_names = read_objective(mdp, minimize)
+        if (minimize is None) == (maximize is None):
+            raise ValueError("give minimize= or maximize=, one of them")
+        self.sense = "minimize" if maximize is None else "maximize"
+        self.cost, self.terms, self.cost_names = read_objective(mdp, minimize if maximize is None else maximize)
+        if self.sense == "maximize":
+            if self.terms:
+                raise ValueError(
+                    "maximize takes costs; convex terms can only be minimized: negate the cost and add the term, as in "
+                    'minimize=[-mdp.cost("reward"), term]'
+                )
+            self.cost = -self.cost
         names = ["cost" if name is None else name for name in self.cost_names]
         self.objective = " + ".join([*names, *(term.name for term in self.terms)])
         self.constraints: list[Constraint] = bind(subject_to, mdp, self.terms)
 
     def __repr__(self) -> str:
         limits = ", ".join(c.name for c in self.constraints) or "nothing"
-        return printable(f"Problem(minimize {self.objective} in {self.mdp!r}, subject to {limits})")
+        return printable(f"Problem({self.sense} {self.objective} in {self.mdp!r}, subject to {limits})")
 
     def solve(
         self,
@@ -98,7 +114,7 @@ class Problem:
             Called with a :class:`cvxmdp.status.Progress`; returning true stops the solve.  What it raises ends the
             solve without a solution, but for ``KeyboardInterrupt``, which is like Ctrl-C.
         verbose : bool
-            Show progress in the terminal.
+            Show progress in the terminal or notebook; elsewhere, log it as "cvxmdp" at the level INFO.
         when_infeasible : {"nearest", "relative", "priority"}
             Which policy to return where none obeys: the one whose occupancy is nearest to the constraints, and the
             cheapest of these; the one that exceeds limits least, each measured by its size or its ``weight``; or the
@@ -139,18 +155,111 @@ class Problem:
         keep_freed(self.mdp.num_pairs)
         with interrupts.flagged(), shown as report, few_threads(self.mdp.num_states):
             engines = choose_engines(method, self.constraints, self.terms, self.mdp)
-            solve = Solve(self, tolerance, time_limit, report, when_infeasible, explain)
+            turned = self.sense == "maximize"
+            told = _turning(report) if turned and report is not None else report
+            solve = Solve(self, tolerance, time_limit, told, when_infeasible, explain)
             try:
-                return solve(engines, max_iterations, warm_start)
+                found = solve(engines, max_iterations, warm_start)
+                return found.turned() if turned else found
             except _CallbackRaised as raised:
                 error = raised.error
         raise error
+
+    def check(self, policy: Any, solution: Solution | None = None) -> Review:
+        """Judge a policy of one's own: what it costs, which limits it exceeds, how far it is from the best.
+
+        Parameters
+        ----------
+        policy : Policy, or anything :meth:`MDP.policy` takes
+            The policy.
+        solution : Solution, optional
+            Of this problem, for its bound; solved when not given.
+
+        Examples
+        --------
+        >>> import cvxmdp as cm
+        >>> mdp = cm.worlds.gridworld(size=3)
+        >>> problem = cm.Problem(mdp, "time", [cm.Budget("collision", at_most=0.01)])
+        >>> problem.check([3, 3, 1] * 3).obeys
+        True
+        """
+        from cvxmdp.review import review
+
+        return review(self, policy, solution)
+
+    def sweep(self, limit: Any, values: Any, **options: Any) -> Sweep:
+        """Solve for many values of one limit, each from the last.
+
+        Parameters
+        ----------
+        limit : str or constraint
+            Name of a constraint with one limit, or of a cost, which becomes a budget; or a further constraint.
+        values : sequence of float
+            The limits to try.
+        **options
+            As in :meth:`solve`.
+
+        Examples
+        --------
+        >>> import cvxmdp as cm
+        >>> mdp = cm.worlds.gridworld(size=4)
+        >>> sweep = cm.Problem(mdp, "time").sweep("collision", values=[0.0, 0.005, 0.01])
+        >>> [status.name for status in sweep.statuses]
+        ['INFEASIBLE', 'OPTIMAL', 'OPTIMAL']
+        """
+        from cvxmdp.sweep import sweep
+
+        return sweep(self, limit, values, options)
+
+    def pareto(self, first: str, second: str, points: int = 50, **options: Any) -> Pareto:
+        """Trade one cost against another: the least of ``first`` for each attainable limit on ``second``.
+
+        The problem's own limits are kept.  Where there are none, the breakpoints are exact.
+
+        Examples
+        --------
+        >>> import cvxmdp as cm
+        >>> front = cm.Problem(cm.worlds.gridworld(size=4), "time").pareto("time", "collision", points=5)
+        >>> front.values.size
+        5
+        """
+        from cvxmdp.sweep import pareto
+
+        return pareto(self, first, second, points, options)
+
+    def range(self, limit: str, **options: Any) -> Range:
+        """Say from where to where a limit binds, and beyond which value no policy obeys.
+
+        Parameters
+        ----------
+        limit : str
+            Name of a constraint with one limit, or of a cost.
+        **options
+            As in :meth:`solve`.
+
+        Examples
+        --------
+        >>> import cvxmdp as cm
+        >>> found = cm.Problem(cm.worlds.gridworld(size=4), "time").range("collision")
+        >>> found.tightest <= found.loosest
+        True
+        """
+        from cvxmdp.sweep import limit_range
+
+        return limit_range(self, limit, options)
+
+    def _repr_html_(self) -> str:
+        from cvxmdp.report.html import problem_html
+
+        return problem_html(self)
 
     def asked(self) -> Asked:
         """Return what is asked for, as a solution keeps it."""
         names = tuple(block.name for block in (*self.constraints, *self.terms))
         mdp = self.mdp
-        return Asked(self.objective, self.cost_names, self.cost, self.constraints, self.terms, names, mdp.discount)
+        return Asked(
+            self.objective, self.cost_names, self.cost, self.constraints, self.terms, names, mdp.discount, self.sense
+        )
 
     def with_limits(self, constraints: Sequence[Constraint], cost: Array | None = None) -> Problem:
         """Return the problem with other constraints, bound to the model already, and another cost if one is given."""
@@ -165,6 +274,11 @@ class Problem:
         other = self.with_limits([], np.zeros_like(self.cost))
         other.terms = [SquaredDistance(limit) for limit in limits]
         return other
+
+
+def _turning(report: Callable[[Progress], object]) -> Callable[[Progress], object]:
+    """Tell of what is maximized: inside, its negative is minimized."""
+    return lambda progress: report(progress.turned())
 
 
 class _CallbackRaised(BaseException):

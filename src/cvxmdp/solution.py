@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from cvxmdp.blocks import Constraint, Term
 from cvxmdp.certificate import Certificate, Evidence
 from cvxmdp.mdp import Array
 from cvxmdp.policy import Policy
 from cvxmdp.status import Progress, Status
+
+if TYPE_CHECKING:
+    from cvxmdp.problem import Problem
+    from cvxmdp.sweep import PriceRange
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +42,11 @@ class Stats:
     sweeps: int
     seconds: Mapping[str, float]
     history: tuple[Progress, ...]
+
+    def __repr__(self) -> str:
+        from cvxmdp.report.text import stats_lines
+
+        return stats_lines(self)
 
 
 COMPROMISES = ("nearest", "relative", "priority")
@@ -119,7 +128,9 @@ class Infeasibility:
     impossible: Mapping[str, float]
 
     def __repr__(self) -> str:
-        return f"Infeasibility(margin {self.margin:.3g}, conflict: {', '.join(self.conflict) or 'not found out'})"
+        from cvxmdp.report.text import infeasibility_lines
+
+        return infeasibility_lines(self)
 
     @property
     def near(self) -> tuple[float, float] | None:
@@ -146,6 +157,8 @@ class Asked:
         Of the limits, then of the terms.
     discount : float
         Of the model.
+    sense : {"minimize", "maximize"}
+        Which of the two was asked for.  The cost of what is maximized is negated here.
     """
 
     objective: str
@@ -155,6 +168,7 @@ class Asked:
     terms: Sequence[Term | None]
     names: tuple[str, ...]
     discount: float
+    sense: str = "minimize"
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,11 +180,11 @@ class Solution:
     status : Status
         How the solve ended; its value is a sentence.
     value, bound, gap : float
-        True cost of the policy (normalized), the proven lower bound on the optimum, and their relative difference
-        ``(value - bound) / |c|'d``, where convex terms add their size to ``|c|'d``.  What rounding may hide is added to
-        the gap.  It is 0 where the value is below the bound, as it may be if a limit is exceeded by what the tolerance
-        allows; infinite where a limit is exceeded by more.  For INFEASIBLE no policy obeys: the bound is infinite, and
-        there is no gap (NaN).
+        True cost of the policy (normalized), the proven lower bound on the optimum (upper where it is maximized), and
+        their relative difference ``|value - bound| / |c|'d``, where convex terms add their size to ``|c|'d``.  What
+        rounding may hide is added to the gap.  It is 0 where the value is beyond the bound, as it may be if a limit is
+        exceeded by what the tolerance allows; infinite where a limit is exceeded by more.  For INFEASIBLE no policy
+        obeys: the bound is infinite, and there is no gap (NaN).
     policy : Policy
         Evaluated again by a linear solve: all numbers here are this policy's own.
     occupancy, visits : ndarray
@@ -184,7 +198,8 @@ class Solution:
         entropy, a worst case; an array where there are several rows), and by how much that exceeds the limit.
     prices : dict of str to float or ndarray
         By constraint: the change of the optimum for each unit by which its limit is raised, proven in this sense: with
-        the limit moved outwards by any amount t, the optimum is at least ``bound - |price| t``.  NaN unless OPTIMAL.
+        the limit moved outwards by any amount t, the optimum is at least ``bound - |price| t``; where it is maximized,
+        at most ``bound + |price| t``.  NaN unless OPTIMAL.
     infeasibility : Infeasibility or None
         For INFEASIBLE.
     stats : Stats
@@ -195,6 +210,8 @@ class Solution:
         The objective and the limits.
     evidence : Evidence
         What proves all this.
+    problem : Problem or None
+        What was solved; None where the solution is from a file.
     """
 
     status: Status
@@ -214,11 +231,24 @@ class Solution:
     tolerance: float
     asked: Asked
     evidence: Evidence
+    problem: Problem | None = None
 
     @property
     def certificate(self) -> Certificate:
         """The evidence and its check: ``certificate.check(problem)`` recomputes or refuses everything said here."""
         return Certificate(self)
+
+    def turned(self) -> Solution:
+        """Return the solution in the other sense: what was to be small in place of what was to be large, or back."""
+        found, stats = self.infeasibility, self.stats
+        return replace(
+            self,
+            value=-self.value,
+            bound=-self.bound,
+            prices={name: 0.0 - price for name, price in self.prices.items()},
+            infeasibility=None if found is None else replace(found, cheapest=-found.cheapest),
+            stats=replace(stats, history=tuple(progress.turned() for progress in stats.history)),
+        )
 
     def __str__(self) -> str:
         from cvxmdp.report.text import describe
@@ -243,8 +273,81 @@ class Solution:
 
         save_solution(self, path)
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Draw how gap, violation, value and bound developed.  Return the matplotlib figure; save it with ``path``."""
-        from cvxmdp.report.plots import plot_convergence
+    def plot(self, what: str = "answer", path: str | os.PathLike[str] | None = None) -> Any:
+        """Draw the answer, or how it was found.  Return the matplotlib figure; save it with ``path``.
 
-        return plot_convergence(self.stats.history, path)
+        Parameters
+        ----------
+        what : {"answer", "convergence"}
+            Costs against limits and the most visited states, or the conflict where no policy obeys; or how gap,
+            violation, value and bound developed.
+        path : str or path, optional
+            Where to save it.
+        """
+        from cvxmdp.report.plots import plot_solution
+
+        return plot_solution(self, what, path)
+
+    def price_ranges(self, problem: Problem | None = None) -> dict[str, PriceRange]:
+        """Return, for each limit that has one number, from where to where its price holds, and the prices beyond.
+
+        Parameters
+        ----------
+        problem : Problem, optional
+            What was solved, for a solution from a file.
+        """
+        from cvxmdp.sweep import price_ranges
+
+        return price_ranges(self, self.of(problem))
+
+    def report(self, path: str | os.PathLike[str], problem: Problem | None = None) -> None:
+        """Write a page for a browser: the verdict in words, costs against limits, the policy, and the proof.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to write it, such as ``"report.html"``.  The page needs no other file.
+        problem : Problem, optional
+            What was solved, for a solution from a file.
+        """
+        from cvxmdp.report.page import write_report
+
+        write_report(self, path, self.of(problem))
+
+    def to_frame(self, problem: Problem | None = None) -> Any:
+        """Return a pandas frame with a row for each pair, in the model's order.
+
+        Its columns are ``state``, ``action``, ``probability`` of the action in the state, ``occupancy``, the share of
+        all visits, and the costs of the pair by their names (``cost state`` for a cost called ``state``, and so on).
+        The sum of occupancy times a cost is the policy's cost.
+
+        Parameters
+        ----------
+        problem : Problem, optional
+            What was solved, for a solution from a file, which else comes without the costs.
+
+        Examples
+        --------
+        >>> import cvxmdp as cm
+        >>> solution = cm.Problem(cm.worlds.gridworld(size=2), "time").solve()
+        >>> frame = solution.to_frame()
+        >>> list(frame)
+        ['state', 'action', 'probability', 'occupancy', 'time', 'collision']
+        >>> bool(abs((frame["occupancy"] * frame["time"]).sum() - solution.costs["time"]) < 1e-9)
+        True
+        """
+        from cvxmdp.report.frame import solution_frame
+
+        return solution_frame(self, problem)
+
+    def of(self, problem: Problem | None) -> Problem:
+        """Return the problem that was solved."""
+        known = problem if problem is not None else self.problem
+        if known is None:
+            raise ValueError("this solution is from a file, which does not hold its problem; give it as problem=")
+        return known
+
+    def _repr_html_(self) -> str:
+        from cvxmdp.report.html import solution_html
+
+        return solution_html(self)

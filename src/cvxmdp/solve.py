@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cvxmdp import interrupts
+from cvxmdp import interrupts, phases
 from cvxmdp.blocks import Constraint
 from cvxmdp.certificate import Evidence, Proof
 from cvxmdp.constraints.combine import Blocks, relative_ease
 from cvxmdp.engines.base import Engine, Start
-from cvxmdp.engines.choose import choose_engines
+from cvxmdp.engines.choose import ENGINES, choose_engines
 from cvxmdp.engines.clean import cleaned
 from cvxmdp.engines.clock import Clock
 from cvxmdp.engines.drive import Drive
 from cvxmdp.engines.exact import EPS, TINY
 from cvxmdp.engines.judge import Goal, Judge
 from cvxmdp.engines.mixture import Columns
-from cvxmdp.engines.presolve import indicator, policy_iteration
+from cvxmdp.engines.presolve import Unconstrained, indicator, policy_iteration
 from cvxmdp.engines.prover import Candidate, Prover, Refutation
 from cvxmdp.infeasible import CLOSENESS, Explanation, StoppedError, by_priority, explain, least_relative, named
 from cvxmdp.mdp import Array
@@ -75,15 +75,18 @@ class Solve:
             self.last = judge.clock.history[-1]
             with suppress(StoppedError, KeyboardInterrupt):
                 started = time.perf_counter()
+                phases.begin("no policy obeys; looking for a compromise")
                 compromise = self._compromise(judge)
                 self.seconds["compromise"] = time.perf_counter() - started
                 if self.explained and not self.stopped and judge.clock.limit() in (None, Status.ITERATION_LIMIT):
                     started = time.perf_counter()
+                    phases.begin("no policy obeys; finding out which limits conflict")
                     assert judge.refutation is not None
                     explanation = explain(self.ask, self.problem.constraints, judge.refutation, self.tolerance)
                     self.seconds["explanation"] = time.perf_counter() - started
         if self.stopped:
             said += "; interrupted"
+        phases.begin("proving what the policy does")
         # Ctrl-C is told once, and time runs out once: then what is left is cut short.
         for deadline in (max(self.deadline, time.perf_counter() + STATING), time.perf_counter()):
             with suppress(KeyboardInterrupt, interrupts.OutOfTimeError), interrupts.until(deadline):
@@ -161,7 +164,11 @@ class Solve:
         dynamics, clock, main = judge.prover.dynamics, judge.clock, problem is self.problem
         passes, presolved = dynamics.passes, clock.started
         seconds = self.seconds if main else {}
-        drive = Drive(judge, self.columns, partial(self._come_near, problem, judge), seconds)
+        drive = Drive(
+            judge, self.columns, partial(self._come_near, problem, judge), seconds, phases.begin if main else None
+        )
+        if main:
+            phases.begin("policy iteration without the limits")
         try:
             with one_blas_thread(dynamics.compiled):
                 status, said = _presolve(judge)
@@ -310,8 +317,29 @@ class Solve:
         errors["value"] = max(chosen.error + TINY, errors.get("value", 0.0))
         return Solution(
             status, chosen.value, bound, gap, chosen.policy, d, visits, costs, errors, levels, self._violations(chosen),
-            prices, infeasibility, stats, self.tolerance, problem.asked(), evidence,
+            prices, infeasibility, stats, self.tolerance, problem.asked(), evidence, problem,
         )  # fmt: skip
+
+
+def accept(
+    problem: Problem, tolerance: float, d: Array, duals: Sequence[Array], potential: Array, free: Unconstrained
+) -> Solution | None:
+    """State the policy of an occupancy that is known already, if it is proven best; else return None.
+
+    ``duals`` and ``potential`` are of the proof, ``free`` is the best policy without limits.
+    """
+    solve = Solve(problem, tolerance, None, None, "nearest", False)
+    judge = solve._begin(problem, [ENGINES["path"]], Goal(tolerance), None)
+    judge.prover.unconstrained = free
+    judge.propose(d)
+    judge.prove(duals, potential)
+    judge.record(np.nan)
+    if judge.verdict() is not Status.OPTIMAL or judge.best is None:
+        return None
+    solve.seconds["total"] = time.perf_counter() - solve.started
+    stats = Stats("a mixture of policies found before", 0, solve.sweeps, solve.seconds, tuple(judge.clock.history))
+    found = solve._decided(judge, Status.OPTIMAL, judge.best, stats)
+    return found.turned() if problem.sense == "maximize" else found
 
 
 def _least(constraints: Sequence[Constraint], proof: Refutation) -> float:

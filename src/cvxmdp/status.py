@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -63,3 +63,7 @@ class Progress:
     gap: float
     violation: float
     residual: float
+
+    def turned(self) -> Progress:
+        """Return the same where what is minimized is the negative of what a user maximizes, or back."""
+        return replace(self, value=-self.value, bound=-self.bound)

@@ -40,6 +40,8 @@ class Drive:
     decide: Callable[[], Status | None]
     """Another way to find out whether a policy obeys, for once; it also may find one."""
     seconds: dict[str, float] = field(default_factory=dict)
+    begin: Callable[[str], object] | None = None
+    """Hears which engine begins."""
     said: list[str] = field(default_factory=list)
     """What each engine did."""
     last: Engine | None = None
@@ -57,6 +59,8 @@ class Drive:
         for engine, patience in rounds:
             if engine.slow_to_obey and self.judge.goal.any_will_do and (status := self._decided()) is not None:
                 return status
+            if self.begin is not None:
+                self.begin(f"method {engine.name}")
             began = time.perf_counter()
             try:
                 status = self._guarded(engine, start, patience)

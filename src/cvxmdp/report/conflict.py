@@ -9,7 +9,8 @@ import numpy as np
 
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.problem import Problem
-from cvxmdp.report.plots import BLUE, INK, ORANGE, PALE, Path, new_figure, saved
+from cvxmdp.report.facts import readable
+from cvxmdp.report.plots import BLUE, INK, NAME, ORANGE, PALE, Path, new_figure, plain, saved
 from cvxmdp.solution import Solution
 from cvxmdp.status import Status
 
@@ -51,11 +52,12 @@ def plot_conflicts(panels: Sequence[tuple[Problem, Solution, str]], path: Path |
         raise ValueError("panels is empty; give at least one infeasible problem with its solution")
     figure = new_figure((6.2 * len(panels), 4.8))
     for axes, (problem, solution, title) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        _draw(axes, problem, solution, title)
+        draw_conflict(axes, problem, solution, title)
     return saved(figure, path)
 
 
-def _draw(axes: Axes, problem: Problem, solution: Solution, title: str) -> None:
+def draw_conflict(axes: Axes, problem: Problem, solution: Solution, title: str) -> None:
+    """Draw one panel of :func:`plot_conflicts`."""
     first, second = (_budget(constraint) for constraint in problem.constraints[:2])
     found = solution.infeasibility
     if found is None:
@@ -73,17 +75,17 @@ def _draw(axes: Axes, problem: Problem, solution: Solution, title: str) -> None:
     axes.fill_between([left, x_limit], 0, y_limit, color=ORANGE, alpha=0.35, label="what the limits allow")
     axes.plot(*done, "o", color=INK, label="the policy returned")
     corner = x_limit, y_limit
-    for name, there, offset in (
-        (x_name, (x_limit + needed[0], y_limit), (0, -14)),
-        (y_name, (x_limit, y_limit + needed[1]), (-6, 10)),
+    for name, there, offset, side in (
+        (x_name, (x_limit + needed[0], y_limit), (0, 8), "right"),
+        (y_name, (x_limit, y_limit + needed[1]), (8, 0), "left"),
     ):
-        if found.relax[name].alone:
+        if alone := found.relax[name].alone:
             axes.annotate("", there, corner, arrowprops={"arrowstyle": "->", "color": ORANGE, "linewidth": 1.5})
             axes.annotate(
-                f"{name} {found.relax[name].alone}", there, offset, textcoords="offset points", color=INK, fontsize=9,
-                ha="right", bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"},
+                f"{plain(name, NAME)} {readable(alone)}", there, offset, textcoords="offset points", color=INK,
+                fontsize=9, ha=side, bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"},
             )  # fmt: skip
-    axes.set(xlabel=x_name, ylabel=y_name, xlim=(left, right), ylim=(0, top))
+    axes.set(xlabel=plain(x_name, NAME), ylabel=plain(y_name, NAME), xlim=(left, right), ylim=(0, top))
     axes.set_title(title, fontsize=11)
     axes.ticklabel_format(axis="y", scilimits=(-3, 3))
     axes.spines[["top", "right"]].set_visible(False)

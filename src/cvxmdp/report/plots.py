@@ -16,12 +16,18 @@ import numpy as np
 import numpy.typing as npt
 
 from cvxmdp.io.files import write_atomically
-from cvxmdp.mdp import MDP
-from cvxmdp.worlds.gridworld import grid_size, obstacle_cells
+from cvxmdp.mdp import MDP, Indices
+from cvxmdp.names import brief, no_such
+from cvxmdp.report.draw import logarithmic
+from cvxmdp.report.facts import limit_ends, limit_facts, most_visited, short, verdict_of
+from cvxmdp.report.grid import DIRECTIONS, Grid, find_grid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from cvxmdp.solution import Solution
+    from cvxmdp.sweep import Sweep
 
 Array = npt.NDArray[np.float64]
 Path = str | os.PathLike[str]
@@ -32,9 +38,17 @@ VISITED = 1e-10
 LARGEST_WITH_ARROWS = 60
 """Rows of the largest grid on which arrows can still be told apart."""
 
-DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
-"""What an action of a grid world does to column and row."""
-
+PICTURES = ("answer", "convergence")
+LONGEST, NAME = 80, 28
+"""Characters of the longest line above a picture, and of the longest name in it."""
+FEWEST_BARS = 4
+"""Bars that there is room for at least, so that one alone does not fill a panel."""
+MOST_BARS = 12
+"""Bars that can be read beside each other."""
+LARGEST_CONFLICT = 20_000
+"""Pairs of the largest model whose conflict is drawn unasked: the picture takes some fifteen solves."""
+SEVERAL = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442")
+"""Colours that also those tell apart who see few colours."""
 BLUE, ORANGE, INK, PALE = "#0072b2", "#d55e00", "#1a1a1a", "#d9d9d9"
 
 
@@ -87,6 +101,50 @@ class GridPanel:
         """Return the two lines above the panel: what was asked for, and what came of it."""
         asked = rf"time $\leq$ {self.time_at_most:g},  collision $\leq$ {_power(self.collision_at_most, 0)}"
         return f"{asked}\n{self.verdict}:  time {self.time:.3f},  collision {_power(self.collision, 2)}"
+
+
+def plot_solution(solution: Solution, what: str = "answer", path: Path | None = None) -> Figure:
+    """Draw an answer: costs against limits beside where the policy goes, and the conflict where no policy obeys.
+
+    Parameters
+    ----------
+    solution : Solution
+        The answer.
+    what : {"answer", "convergence"}
+        The answer, or how it was found, see :func:`plot_convergence`.
+    path : str or path, optional
+        Where to save the picture.  The ending chooses the format.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm
+    >>> problem = cm.Problem(cm.worlds.gridworld(size=4), "time", [cm.Budget("collision", at_most=0.01)])
+    >>> [axes.get_title() for axes in problem.solve().plot().axes][:2]
+    ['limits', 'visits and actions']
+    """
+    if what not in PICTURES:
+        raise ValueError(no_such("picture", str(what), PICTURES))
+    if what == "convergence":
+        return plot_convergence(solution.stats.history, path)
+    mdp = None if solution.problem is None else solution.problem.mdp
+    grid = None if mdp is None else find_grid(mdp)
+    conflict = _two_budgets(solution)
+    count = 2 + conflict
+    figure = new_figure((6.2 * count, 5.2))
+    panels = figure.subplots(1, count, squeeze=False)[0]
+    _draw_limits(panels[0], solution)
+    if mdp is not None and grid is not None:
+        plot_grid(panels[1], mdp, solution.occupancy, "visits and actions")
+        _colour_bar(panels[1].images[0], panels[1])
+    else:
+        _draw_visited(panels[1], solution)
+    if conflict:
+        from cvxmdp.report.conflict import draw_conflict
+
+        assert solution.problem is not None
+        draw_conflict(panels[2], solution.problem, solution, "what is possible and what is allowed")
+    figure.suptitle(f"{verdict_of(solution).title}: {plain(_aim(solution))}", fontsize=12)
+    return saved(figure, path)
 
 
 def plot_convergence(history: Sequence[Record], path: Path | None = None) -> Figure:
@@ -152,6 +210,51 @@ def plot_convergence(history: Sequence[Record], path: Path | None = None) -> Fig
     return saved(figure, path)
 
 
+def plot_sweep(sweep: Sweep, path: Path | None = None) -> Figure:
+    """Draw the value over the limit, and where no policy obeys.
+
+    Parameters
+    ----------
+    sweep : Sweep or Pareto
+        The answers.  A trade-off is drawn through all its breakpoints, where they are known.
+    path : str or path, optional
+        Where to save the picture.  The ending chooses the format.
+
+    Examples
+    --------
+    >>> import cvxmdp as cm
+    >>> sweep = cm.Problem(cm.worlds.gridworld(size=4), "time").sweep("collision", [1e-4, 1e-3, 1e-2])
+    >>> sweep.plot().axes[0].get_xlabel()
+    'limit on collision'
+    """
+    if not sweep.solutions:
+        raise ValueError("the sweep has no points; there is nothing to draw")
+    figure = new_figure((6.4, 4.2))
+    axes = figure.subplots()
+    limits, values = sweep.limits[: len(sweep.solutions)], sweep.values
+    order = np.argsort(limits)
+    corners = getattr(sweep, "breakpoints", None)
+    line = (limits[order], values[order]) if corners is None else corners[np.argsort(corners[:, 0])].T
+    axes.plot(*line, color=BLUE, linewidth=1.5)
+    axes.plot(limits, values, "o", color=BLUE, markersize=4)
+    impossible = limits[[solution.infeasibility is not None for solution in sweep.solutions]]
+    for k, limit in enumerate(impossible.tolist()):
+        axes.axvline(limit, color=ORANGE, linewidth=1, linestyle=":", label=None if k else "no policy obeys")
+    if impossible.size:
+        axes.legend(frameon=False)
+    if logarithmic(limits.tolist()):
+        axes.set_xscale("log")
+    asked = sweep.solutions[0].asked
+    limit = dict(zip(asked.names, asked.limits, strict=False)).get(sweep.name)
+    total = ", in total" if limit is not None and limit.total is not None else ""
+    best = "least" if asked.sense == "minimize" else "most"
+    axes.set(xlabel=f"limit on {plain(sweep.name, 2 * NAME)}{total}", ylabel=f"{best} {plain(sweep.objective, NAME)}")
+    axes.ticklabel_format(axis="y", useOffset=False)
+    axes.grid(color=PALE, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    return saved(figure, path)
+
+
 def plot_grid(
     axes: Axes | None,
     mdp: MDP,
@@ -168,7 +271,7 @@ def plot_grid(
     axes : matplotlib.axes.Axes or None
         Where to draw. Without one, a new figure with a colour bar is made.
     mdp : MDP
-        A grid world, as :func:`cvxmdp.worlds.gridworld` makes it.
+        A grid, whose states are called ``r{row}c{column}``, as :func:`cvxmdp.worlds.gridworld` makes it.
     occupancy : array of shape (num_pairs,)
         Occupancy of the policy to show. A cell's colour is the sum over its actions, on a logarithmic scale;
         below 1e-10 it is white. An action has an arrow where its occupancy exceeds 1e-10.
@@ -194,9 +297,9 @@ def plot_grid(
     >>> axes.get_title()
     'along the edge'
     """
-    side = grid_size(mdp)
+    grid = _grid(mdp)
     d = _occupancy(mdp, occupancy)
-    visits = _visits(mdp, d)
+    visits = _visits(mdp, grid, d)
     if axes is None:
         axes = new_figure((6.4, 6.0)).add_subplot()
         image = _colours(axes, visits, visits.max() if largest is None else largest)
@@ -207,15 +310,17 @@ def plot_grid(
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_color(INK)
-    _obstacles(axes, mdp)
-    if arrows and side <= LARGEST_WITH_ARROWS:
-        _arrows(axes, mdp, d, side)
+    row, column = np.divmod(grid.cell, grid.columns)
+    _obstacles(axes, row[grid.marked], column[grid.marked])
+    if arrows and max(grid.rows, grid.columns) <= LARGEST_WITH_ARROWS:
+        _arrows(axes, mdp, d, grid)
     box = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": INK, "linewidth": 0.8}
-    for letter, corner in (("S", 0), ("D", side - 1)):
-        axes.text(
-            corner, corner, letter, fontsize=9, weight="bold", color=INK, bbox=box, zorder=5,
-            ha="center", va="center_baseline",
-        )  # fmt: skip
+    for letter, where in (("S", grid.start), ("D", grid.goal)):
+        for s in np.flatnonzero(where)[:LARGEST_WITH_ARROWS]:
+            axes.text(
+                column[s], row[s], letter, fontsize=9, weight="bold", color=INK, bbox=box, zorder=5,
+                ha="center", va="center_baseline",
+            )  # fmt: skip
     return axes
 
 
@@ -252,7 +357,7 @@ def plot_grid_panels(panels: Sequence[GridPanel], path: Path | None = None) -> F
     rows = math.ceil(len(panels) / columns)
     figure = new_figure((5.0 * columns + 0.8, 5.3 * rows))
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
-    largest = max(float(_visits(p.mdp, _occupancy(p.mdp, p.occupancy)).max()) for p in panels)
+    largest = max(float(_visits(p.mdp, _grid(p.mdp), _occupancy(p.mdp, p.occupancy)).max()) for p in panels)
     for k, (axes, panel) in enumerate(zip(grid, panels, strict=False)):
         plot_grid(axes, panel.mdp, panel.occupancy, f"({chr(97 + k)})  {panel.caption()}", largest=largest)
     for axes in grid[len(panels) :]:
@@ -260,6 +365,81 @@ def plot_grid_panels(panels: Sequence[GridPanel], path: Path | None = None) -> F
     shown = list(grid[: len(panels)])
     _colour_bar(shown[0].images[0], shown)
     return saved(figure, path)
+
+
+def plain(words: str, most: int = LONGEST) -> str:
+    """Return words that matplotlib shows as they are: to it, dollars mean formulas, and ``_`` in front no legend.
+
+    They are cut where they are longer than ``most``, so that a picture has room for its drawings.
+    """
+    shown = brief(words, most).replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
+
+
+def _aim(solution: Solution) -> str:
+    return f"{brief(solution.asked.objective, NAME)} {short(solution.value)}"
+
+
+def _two_budgets(solution: Solution) -> bool:
+    """Whether the picture of a conflict can be drawn: of two upper limits, of a model that is not too large."""
+    problem = solution.problem
+    if solution.infeasibility is None or problem is None or problem.mdp.num_pairs > LARGEST_CONFLICT:
+        return False
+    first = problem.constraints[:2]
+    return len(first) == 2 and all(
+        limit.is_rows and limit.parts == 1 and limit_ends(limit)[1] < math.inf for limit in first
+    )
+
+
+def _draw_limits(axes: Axes, solution: Solution) -> None:
+    """Draw the level of each limit as a share of the limit; where there is none, the costs."""
+    facts = [fact for fact in limit_facts(solution) if fact.level is not None][:MOST_BARS]
+    axes.spines[["top", "right"]].set_visible(False)
+    if not facts:
+        names = list(solution.costs)[:MOST_BARS]
+        axes.barh(range(len(names)), [solution.costs[name] for name in names], color=BLUE, height=0.5)
+        axes.set_yticks(range(len(names)), [plain(name, NAME) for name in names])
+        axes.set(title="costs", xlabel="per step, on average", ylim=(max(len(names), FEWEST_BARS) - 0.4, -0.6))
+        return
+    axes.set_title("limits", fontsize=11)
+    for k, fact in enumerate(facts):
+        assert fact.level is not None
+        level = fact.level
+        ends = [end for end in (fact.lower, fact.upper) if math.isfinite(end)]
+        size = max(abs(end) for end in ends)
+        if size == 0:  # what the tolerance allows beyond a limit of zero is nothing
+            size = abs(level) or 1.0
+            level = level if fact.standing == "exceeded" else 0.0
+        axes.barh(k, level / size, color=ORANGE if fact.standing == "exceeded" else BLUE, height=0.3)
+        for end in ends:
+            axes.plot([end / size] * 2, [k - 0.24, k + 0.24], color=INK, linewidth=2.5)
+        total = fact.level * (fact.total or 1.0)
+        words = f"{brief(fact.name, NAME)}: {short(total)}, {fact.allowed}, {fact.standing}"
+        axes.annotate(
+            plain(words), (0, k - 0.28), (4, 0), textcoords="offset points", fontsize=9, color=INK, va="bottom"
+        )
+    axes.set_yticks([])
+    axes.set_ylim(max(len(facts), FEWEST_BARS) - 0.4, -0.8)
+    axes.set_xlabel("share of the limit (the black line)")
+
+
+def _draw_visited(axes: Axes, solution: Solution) -> None:
+    """Draw the most visited states, each bar divided by the actions taken there."""
+    facts, _ = most_visited(solution.policy, solution.visits, MOST_BARS)
+    actions = list(dict.fromkeys(name for fact in facts for name, _ in fact.actions))
+    colours = dict(zip(actions, SEVERAL, strict=False))
+    left = np.zeros(len(facts))
+    for action in actions:
+        parts = np.array([fact.visits * dict(fact.actions).get(action, 0.0) for fact in facts])
+        shown = plain(action, NAME) if action in colours else "others" if action == actions[-1] else None
+        axes.barh(range(len(facts)), parts, left=left, height=0.7, color=colours.get(action, PALE), label=shown)
+        left += parts
+    axes.set_yticks(range(len(facts)), [plain(fact.name, NAME) for fact in facts], fontsize=9)
+    axes.set(xlabel="share of visits", ylim=(len(facts) - 0.4, -0.6))
+    axes.set_title("most visited states and their actions", fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
+    columns = 2 if max(map(len, actions), default=0) > NAME // 2 else 4
+    axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=columns)
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
@@ -287,10 +467,16 @@ def _occupancy(mdp: MDP, occupancy: npt.ArrayLike) -> Array:
     return d
 
 
-def _visits(mdp: MDP, d: Array) -> Array:
-    side = grid_size(mdp)
-    visits: Array = np.bincount(mdp.state, weights=d, minlength=mdp.num_states).astype(np.float64)
-    return visits.reshape(side, side)
+def _grid(mdp: MDP) -> Grid:
+    grid = find_grid(mdp)
+    if grid is None:
+        first = mdp.states[0]
+        raise ValueError(f"the model is no grid: states of a grid are called 'r0c0', 'r0c1' and so on, not {first!r}")
+    return grid
+
+
+def _visits(mdp: MDP, grid: Grid, d: Array) -> Array:
+    return grid.picture(np.bincount(mdp.state, weights=d, minlength=mdp.num_states).astype(np.float64))
 
 
 def _colours(axes: Axes, visits: Array, largest: float) -> Any:
@@ -308,28 +494,22 @@ def _colour_bar(image: Any, axes: Any) -> None:
     bar.set_label("visits of the cell (white: below $10^{-10}$)")
 
 
-def _obstacles(axes: Axes, mdp: MDP) -> None:
+def _obstacles(axes: Axes, rows: Indices, columns: Indices) -> None:
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Circle
 
-    if "collision" in mdp.costs:
-        circles = [Circle((column, row), 0.36) for row, column in obstacle_cells(mdp)]
-        axes.add_collection(PatchCollection(circles, facecolor="black", edgecolor="none", zorder=3))
+    circles = [Circle((column, row), 0.36) for row, column in zip(rows.tolist(), columns.tolist(), strict=True)]
+    axes.add_collection(PatchCollection(circles, facecolor="black", edgecolor="none", zorder=3))
 
 
-def _arrows(axes: Axes, mdp: MDP, d: Array, side: int) -> None:
+def _arrows(axes: Axes, mdp: MDP, d: Array, grid: Grid) -> None:
     """Draw the arrows from the middle of a cell towards its edge; those on an obstacle are white."""
-    row, column = np.divmod(mdp.state, side)
-    blocked = np.zeros(mdp.num_states, dtype=bool)
-    if "collision" in mdp.costs:
-        blocked[mdp.state[mdp.costs["collision"] > 0]] = True
-    arrived = mdp.state == mdp.num_states - 1
+    row, column = np.divmod(grid.cell[mdp.state], grid.columns)
     for index, name in enumerate(mdp.actions):
-        if name not in DIRECTIONS:
-            raise ValueError(f"the model has an action {name!r}; a grid world has {', '.join(map(repr, DIRECTIONS))}")
-        x, y = DIRECTIONS[name]
+        x, y = DIRECTIONS.get(name, (0, 0))
         for on_obstacle, colour, length in ((False, INK, 0.42), (True, "white", 0.3)):
-            taken = (mdp.action == index) & (d > VISITED) & ~arrived & (blocked[mdp.state] == on_obstacle)
+            taken = (mdp.action == index) & (d > VISITED) & ~grid.goal[mdp.state]
+            taken &= (grid.marked[mdp.state] == on_obstacle) & (name in DIRECTIONS)
             count = int(taken.sum())
             axes.quiver(
                 column[taken], row[taken], np.full(count, length * x), np.full(count, length * y),

@@ -1,0 +1,77 @@
+"""The program itself: its name, its help, what it exits with, and one sentence for whatever goes wrong."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from cvxmdp.names import printable
+
+NAME = "cvxmdp"
+
+DONE, REFUSED, BAD_INPUT, INFEASIBLE, LIMIT = 0, 1, 2, 3, 4
+"""Exit codes: all is well; a claim is false or a limit exceeded; bad input; no policy obeys; stopped before a proof."""
+INTERRUPTED = 130
+"""Exit code of Ctrl-C before there is anything to show, as shells have it."""
+
+app = typer.Typer(
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help=(
+        "Plan in Markov decision processes under convex constraints, with proofs.\n\n"
+        "Exit codes: 0 done and proven, 1 a claim is false or a policy exceeds a limit, 2 bad input, "
+        "3 no policy obeys, 4 stopped before a proof."
+    ),
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from cvxmdp import __version__
+
+        typer.echo(f"{NAME} {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main() -> NoReturn:
+    """Run the command line: bad input is one sentence on standard error and exit code 2."""
+    try:
+        code = app(prog_name=NAME, standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        _fail("interrupted", INTERRUPTED)
+    except OSError as error:
+        where = f": {error.filename}" if error.filename is not None else ""
+        _fail(f"{error.strerror or error}{where}", BAD_INPUT)
+    except MemoryError as error:
+        _fail(f"there is not enough memory: {error}" if str(error) else "there is not enough memory", BAD_INPUT)
+    except (ValueError, ImportError) as error:
+        _fail(str(error), BAD_INPUT)
+    except Exception as error:
+        # A command line that cannot be read.  Which class says so depends on typer's version; they share this method.
+        said = getattr(error, "format_message", None)
+        if said is None:
+            raise
+        context = getattr(error, "ctx", None)
+        _fail(f"{said().rstrip('.')}; see {context.command_path if context else NAME} --help", BAD_INPUT)
+    if code == INTERRUPTED:  # newer versions of typer take Ctrl-C for an exit
+        _fail("interrupted", INTERRUPTED)
+    sys.exit(code if isinstance(code, int) else DONE)
+
+
+def _fail(said: str, code: int) -> NoReturn:
+    print(printable(f"{NAME}: {said}"), file=sys.stderr)
+    sys.exit(code)

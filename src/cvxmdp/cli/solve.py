@@ -1,0 +1,97 @@
+"""``cvxmdp solve``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cvxmdp.cli.app import DONE, INFEASIBLE, LIMIT
+from cvxmdp.cli.arguments import (
+    AsJson,
+    Discount,
+    Initial,
+    Limits,
+    Maximize,
+    Method,
+    Minimize,
+    Model,
+    TimeLimit,
+    Tolerance,
+    WhenInfeasible,
+    problem_of,
+    read_stated,
+    solve_options,
+)
+from cvxmdp.cli.as_json import echo_json, solution_json
+from cvxmdp.cli.output import Outputs, Plot, Report, make_folder
+from cvxmdp.cli.ranges import known_ranges
+
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PATH",
+        help="A file for the solution (.npz), or a folder for solution.npz and policy.csv.",
+        show_default=False,
+    ),
+]
+PolicyFile = Annotated[
+    Path | None, typer.Option("--policy", metavar="FILE", help="Write the policy: policy.csv.", show_default=False)
+]
+
+EXIT = {"OPTIMAL": DONE, "INFEASIBLE": INFEASIBLE}
+"""Exit codes of what was decided; all else was stopped before a proof."""
+
+
+def solve(
+    model: Model,
+    minimize: Minimize = None,
+    maximize: Maximize = None,
+    limit: Limits = None,
+    discount: Discount = None,
+    initial: Initial = None,
+    tolerance: Tolerance = None,
+    method: Method = None,
+    time_limit: TimeLimit = None,
+    when_infeasible: WhenInfeasible = None,
+    out: Out = None,
+    policy: PolicyFile = None,
+    report: Report = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Solve a problem: a model under limits, or a problem file.
+
+    Ctrl-C ends the solve; the best policy so far is shown and written.
+
+    Exit codes: 0 optimal, 2 bad input, 3 no policy obeys, 4 stopped before a proof.
+    """
+    from cvxmdp.report.console import live_progress
+    from cvxmdp.report.page import write_report
+
+    stated = read_stated(model, discount, initial, minimize, maximize, limit)
+    problem = problem_of(stated)
+    options = solve_options(
+        stated, tolerance=tolerance, method=method, time_limit=time_limit, when_infeasible=when_infeasible
+    )
+    outputs = Outputs()
+    folder = out if out is not None and out.suffix.lower() != ".npz" else None
+    if folder is not None:
+        make_folder(folder)
+        outputs.add("--out", folder / "solution.npz", [".npz"], lambda found, path: found.save(path))
+        outputs.add("--out", folder / "policy.csv", [".csv"], lambda found, path: found.policy.save(path))
+    else:
+        outputs.add("--out", out, [".npz"], lambda found, path: found.save(path))
+    outputs.add("--policy", policy, [".csv"], lambda found, path: found.policy.save(path))
+    outputs.add("--report", report, [".html", ".htm"], lambda found, path: write_report(found, path, problem, ranges))
+    outputs.add_plot(plot, lambda found, path: found.plot(path=path))
+    with live_progress() as show:
+        solution = problem.solve(callback=show, **options)
+    ranges = known_ranges(problem, solution, options) if as_json or report is not None else {}
+    written = outputs.write(solution)
+    if as_json:
+        echo_json(solution_json(solution, ranges))
+    else:
+        typer.echo(str(solution) + f"\n  {written}" * bool(written))
+    raise typer.Exit(EXIT.get(solution.status.name, LIMIT))
