@@ -1,17 +1,22 @@
 PYTHON ?= python3
 BIN := .venv/bin
+ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
-.PHONY: demo test paper cases growth pages kinds verdicts claims real projections sets
+.PHONY: demo test browser paper cases growth pages kinds verdicts claims real projections sets examples docs
 
 demo: .venv/.demo  ## the grid world: table and figure
 	$(BIN)/cvxmdp demo
 
-test: .venv/.all  ## style, types and tests
+test: .venv/.all browser  ## style, types and tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy src
 	$(BIN)/pytest
+
+browser:  ## chromium, in which the tests open pages; Debian's and Ubuntu's, where there is none yet
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	{ $(ROOT) apt-get update -qq && $(ROOT) apt-get install -y -qq chromium; }
 
 paper: .venv/.all  ## the paper's experiments, hours; goes on where it was stopped
 	for experiment in table1 table2 gridworld inexact; do $(BIN)/cvxmdp paper $$experiment || exit; done
@@ -46,6 +51,12 @@ projections: .venv/.all  ## the speed of projections: docs/projections.md
 sets: .venv/.all  ## the pictures and tables of docs/sets.md
 	$(BIN)/python docs/make_sets.py
 
+examples: .venv/.all  ## the pictures of docs/examples/ and what the pages quote of the scripts
+	$(BIN)/python docs/make_examples.py
+
+docs: .venv/.all  ## the site, from docs/ to site/; python -m http.server -d site shows it with its search
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 # Installed again only when pyproject.toml or what is compiled changes; the package itself is editable.
 COMPILED := pyproject.toml hatch_build.py $(wildcard src/native/*)
 .venv/.demo: $(COMPILED)
@@ -55,5 +66,5 @@ COMPILED := pyproject.toml hatch_build.py $(wildcard src/native/*)
 
 .venv/.all: $(COMPILED)
 	$(PYTHON) -m venv .venv
-	$(INSTALL) '.[plot,test,bench]'
+	$(INSTALL) '.[plot,test,bench,docs]'
 	touch $@

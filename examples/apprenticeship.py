@@ -1,26 +1,18 @@
-"""Learn from an expert: be quick, but stay near a policy whose reasons are not known.
+"""Staying near an expert: be quicker, but not unlike somebody whose reasons are not known.
 
     python examples/apprenticeship.py --out apprenticeship.png
 
-The expert keeps clear of the obstacles, at a price per collision that the learner does not know, and now and then
-takes a random step. The learner knows the expert's policy and the cost "time" alone. It is held to the expert in two
-ways: by a term ``cm.Distance(expert, weight)`` in the objective, where ``weight`` is time for each unit of distance;
-and by a set, ``cm.NormBall`` or ``cm.KLBall`` around the expert, where the radius is fixed and the price says what a
-larger one is worth.
+The expert keeps clear of the obstacles, at a price of a collision that the learner does not know, and now and then
+takes a random step. The learner knows the expert's policy and the cost "time" alone. ``cm.KLBall(expert, radius)``
+holds it to the expert: what it does may differ from what the expert does by so many nats of relative entropy.
 """
 
 from __future__ import annotations
 
-import argparse
-import math
-from pathlib import Path
-
-import numpy as np
+from common import BLUE, ORANGE, at, grids, label, panels, percent, run
 from matplotlib.figure import Figure
-from scipy.special import rel_entr
 
 import cvxmdp as cm
-from cvxmdp.report.plots import plot_grid
 
 WALLS = [(2, column) for column in range(5)] + [(5, column) for column in range(3, 8)]
 """Obstacles of an 8 x 8 grid: two walls, each with its pass at the other side."""
@@ -28,85 +20,50 @@ HIDDEN_PRICE = 10.0
 """What a collision costs the expert, in units of time."""
 RANDOM = 0.1
 """Share of the expert's steps that are random."""
-WEIGHTS = (0.05, 1.4, 1.6, 2.0)
-"""Units of time for each unit of distance."""
-COLOURS = (1e-3, 1e-1)
-"""Shares of steps at the ends of the scale of colours; the destination is beyond."""
+RADII = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+"""Nats by which the learner may differ from the expert."""
+CHOSEN = 0.1
 
 
-def expert_of(mdp: cm.MDP) -> cm.Policy:
-    """Return the careful policy, with random steps in between."""
-    careful = cm.Problem(mdp, mdp.costs["time"] + HIDDEN_PRICE * mdp.costs["collision"]).solve()
-    probabilities = careful.policy.probabilities.reshape(mdp.num_states, len(mdp.actions))
-    return mdp.policy((1 - RANDOM) * probabilities + RANDOM / len(mdp.actions))
-
-
-def solve(mdp: cm.MDP, expert: cm.Policy) -> dict[str, cm.Solution]:
-    """Return the learner's solutions by title."""
-    solutions = {"time alone": cm.Problem(mdp, "time").solve()}
-    for weight in WEIGHTS:
-        problem = cm.Problem(mdp, "time" + cm.Distance(expert, weight, norm=2))
-        solutions[f"time + {weight:g} distance"] = problem.solve()
-    for title, ball in (
-        ("distance at most 0.1", cm.NormBall(expert, radius=0.1, norm=2)),
-        ("1-norm at most 0.3", cm.NormBall(expert, radius=0.3, norm=1)),
-        ("KL at most 0.1 nats", cm.KLBall(expert, radius=0.1)),
-    ):
-        solutions[title] = cm.Problem(mdp, "time", [ball]).solve()
-    return solutions
-
-
-def distances(occupancy: np.ndarray, center: np.ndarray) -> tuple[float, float, float]:
-    """Return the distance of an occupancy to the expert's in the 2-norm, in the 1-norm and as KL in nats."""
-    offset = occupancy - center
-    return float(np.linalg.norm(offset)), float(np.abs(offset).sum()), float(rel_entr(occupancy, center).sum())
-
-
-def table(expert: cm.Evaluation, solutions: dict[str, cm.Solution]) -> str:
-    """Return one line for the expert and one for each solution."""
-
-    def line(title: str, costs: dict[str, float], occupancy: np.ndarray) -> str:
-        two, one, kl = distances(occupancy, expert.occupancy)
-        return f"{title:<22}{costs['time']:>8.3f}{costs['collision']:>11.4f}{two:>9.4f}{one:>9.4f}{kl:>9.4f}"
-
-    lines = [
-        f"{'':<22}{'':>8}{'':>11}{'distance to the expert':^29}{'proven gap':>10}{'price of':>10}",
-        f"{'':<22}{'time':>8}{'collision':>11}{'2-norm':>9}{'1-norm':>9}{'KL, nats':>9}{'relative':>12}{'radius':>10}",
-        line("expert", expert.costs, expert.occupancy),
-    ]
-    for title, solution in solutions.items():
-        price = "".join(f"{price:>10.3f}" for price in solution.prices.values())
-        lines.append(f"{line(title, solution.costs, solution.occupancy)}{max(solution.gap, 0.0):>12.0e}{price}")
-    return "\n".join(lines)
-
-
-def draw(mdp: cm.MDP, expert: cm.Evaluation, solutions: dict[str, cm.Solution], path: Path) -> None:
-    """Save the visits of the expert and of the learner on one scale of colours."""
-    figure = Figure(figsize=(10.2, 10.2), layout="constrained")
-    grid = figure.subplots(math.ceil((len(solutions) + 1) / 3), 3).ravel()
-    shown = {"expert": expert, **{f"learner: {title}": solution for title, solution in solutions.items()}}
-    for axes, (title, answer) in zip(grid, shown.items(), strict=True):
-        label = f"{title}\ntime {answer.costs['time']:.3f}, collision {answer.costs['collision']:.4f}"
-        plot_grid(axes, mdp, answer.occupancy, label, arrows=False)
-        axes.images[0].set_clim(*COLOURS)
-    bar = figure.colorbar(grid[0].images[0], ax=list(grid), extend="both", shrink=0.6)
-    bar.set_label("visits of the cell, share of steps")
-    figure.supxlabel("S start, D destination, black: obstacles, which do not block the way", fontsize=10)
-    figure.savefig(path, dpi=110)
-
-
-def main(out: str | Path = "apprenticeship.png") -> tuple[cm.Evaluation, dict[str, cm.Solution]]:
-    """Solve, print the table, save the picture to ``out``; return what the expert does and the solutions by title."""
+def solve() -> tuple[cm.MDP, cm.Evaluation, cm.Solution, cm.Sweep]:
+    """Return the model, what the expert does, the fastest policy, and the fastest within each radius."""
     mdp = cm.worlds.gridworld(8, discount=0.96, obstacles=WALLS)
-    expert = expert_of(mdp)
-    shown, solutions = mdp.evaluate(expert), solve(mdp, expert)
-    print(table(shown, solutions))
-    draw(mdp, shown, solutions, Path(out))
-    print(f"picture: {out}")
-    return shown, solutions
+    careful = cm.Problem(mdp, mdp.costs["time"] + HIDDEN_PRICE * mdp.costs["collision"]).solve().policy
+    expert = mdp.policy((1 - RANDOM) * careful.probabilities + RANDOM / len(mdp.actions))
+    learner = cm.Problem(mdp, "time")
+    return mdp, mdp.evaluate(expert), learner.solve(), learner.sweep(cm.KLBall(expert, radius=CHOSEN), RADII)
+
+
+def insight(mdp: cm.MDP, expert: cm.Evaluation, fastest: cm.Solution, sweep: cm.Sweep) -> str:
+    """Say what distance buys."""
+    near = at(sweep, CHOSEN)
+
+    def change(plan: cm.Solution) -> tuple[str, str]:
+        saved = percent(1 - plan.costs["time"] / expert.costs["time"])
+        return saved, f"{plan.costs['collision'] / expert.costs['collision']:.1f}"
+
+    return (
+        f"The fastest policy saves {change(fastest)[0]} of the expert's time and collides {change(fastest)[1]} times "
+        f"as often; the fastest within {CHOSEN:g} nats of the expert saves {change(near)[0]} and collides "
+        f"{change(near)[1]} times as often, without having been told of collisions."
+    )
+
+
+def draw(mdp: cm.MDP, expert: cm.Evaluation, fastest: cm.Solution, sweep: cm.Sweep) -> Figure:
+    """Draw time and collisions for each radius, and the visits of the expert, the fastest and one between."""
+    figure, (curve, *maps) = panels(4.3, 3.1, 3.1, 3.1, height=3.9)
+    for cost, colour, marker in (("time", BLUE, "o"), ("collision", ORANGE, "s")):
+        ratio = [1.0, *sweep.costs[cost] / expert.costs[cost]]
+        curve.plot([0, *RADII], ratio, color=colour, marker=marker, label=cost)
+    curve.axvline(CHOSEN, color="0.6", linewidth=1, linestyle="--", zorder=0)
+    curve.set(ylim=(0, 6))
+    curve.legend(frameon=False, loc="center right")
+    label(curve, "What distance buys", "distance to the expert, nats", "cost, the expert's is 1")
+    shown = {"expert": expert, f"within {CHOSEN:g} nats": at(sweep, CHOSEN), "fastest": fastest}
+    grids(figure, maps, mdp, {title: plan.occupancy for title, plan in shown.items()})
+    maps[1].set_xlabel("S start, D destination, black: obstacles, which do not block the way")
+    return figure
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Apprenticeship in a grid world.")
-    parser.add_argument("--out", default="apprenticeship.png", help="where to save the picture")
-    main(parser.parse_args().out)
+    run(solve, draw, insight)

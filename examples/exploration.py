@@ -1,89 +1,79 @@
-"""Explore a grid world: trade the time to the destination against the entropy of the visits.
+"""Exploring with an entropy bound: how much energy an even survey takes.
 
     python examples/exploration.py --out exploration.png
 
-The fastest policy walks one way and waits in the destination. A term ``cm.NegativeEntropy(weight, of="states")`` in the
-objective pays for visiting the cells evenly, ``weight`` units of time for each nat of entropy. With that term alone the
-policy explores as evenly as the dynamics allow; the entropy of 100 cells visited equally often is log 100 = 4.605 nats.
+A rover surveys a field of 12 x 12 cells, a good third of them sand. A step costs 1 unit of energy on firm ground and
+3 in sand. ``cm.Entropy(at_least=..., of="states")`` demands that the visits are spread: with an entropy of log n they
+are as even as if n cells were visited equally often. The model is a rule; ``cm.MDP.from_function`` finds what is
+reached.
 """
 
 from __future__ import annotations
 
-import argparse
-import math
-from pathlib import Path
-
 import numpy as np
+from common import BLUE, ORANGE, at, label, numbers, panels, percent, run
 from matplotlib.figure import Figure
 
 import cvxmdp as cm
-from cvxmdp.report.plots import plot_grid
 
-WEIGHTS = (0.1, 0.2, 0.3, 0.5)
-"""Units of time for each nat."""
-COLOURS = (1e-3, 1e-1)
-"""Shares of steps at the ends of the scale of colours; the destination is beyond."""
-
-
-def entropy(visits: np.ndarray) -> float:
-    """Return the entropy of a distribution, in nats."""
-    some = visits[visits > 0]
-    return float(-some @ np.log(some))
+SIZE = 12
+STEPS = {"north": (-1, 0), "south": (1, 0), "west": (0, -1), "east": (0, 1)}
+CELLS = (60, 70, 80, 90, 100, 105, 110, 115, 120, 125, 130, 135)
+"""Over how many cells the visits are to be spread."""
+SHOWN = (80, 110, 135)
+"""Those of the sentence, whose visits are drawn."""
 
 
-def solve(size: int) -> tuple[cm.MDP, dict[str, cm.Solution]]:
-    """Return the model and the solutions by title, from the fastest to the most even."""
-    mdp = cm.worlds.gridworld(size, discount=0.97)
-    solutions = {"time alone": cm.Problem(mdp, "time").solve()}
-    for weight in WEIGHTS:
-        problem = cm.Problem(mdp, "time" + cm.NegativeEntropy(weight, of="states"))
-        solutions[f"time - {weight:g} entropy"] = problem.solve()
-    # The destination is never left, so entropy alone calls for a policy that comes there late.
-    solutions["entropy alone"] = cm.Problem(mdp, cm.NegativeEntropy(of="states")).solve()
-    return mdp, solutions
+def is_sand(row: int, column: int) -> bool:
+    """Return whether a cell lies in the dune, which goes from the north east to the south west."""
+    return abs(row + column - SIZE) <= 2
 
 
-def table(solutions: dict[str, cm.Solution]) -> str:
-    """Return one line for each solution."""
-    lines = [
-        f"{'minimized':<20}{'time':>8}{'entropy':>10}{'cells visited':>15}{'proven gap':>13}",
-        f"{'':<20}{'':>8}{'nats':>10}{'enough *':>15}{'relative':>13}",
-    ]
-    for title, solution in solutions.items():
-        share = np.mean(solution.visits > 0.25 / solution.visits.size)
-        lines.append(
-            f"{title:<20}{solution.costs['time']:>8.3f}{entropy(solution.visits):>10.3f}{share:>15.0%}"
-            f"{max(solution.gap, 0.0):>13.0e}"
-        )
-    return "\n".join([*lines, "* at least a quarter as often as if all cells were visited equally often"])
+def step(cell: tuple[int, int], direction: str) -> list[tuple[float, tuple[int, int], dict[str, float]]]:
+    """Return the only thing that can happen: the rover goes there, or stays at the edge of the field."""
+    there = tuple(int(np.clip(x + move, 0, SIZE - 1)) for x, move in zip(cell, STEPS[direction], strict=True))
+    return [(1.0, there, {"energy": 3.0 if is_sand(*cell) else 1.0})]
 
 
-def draw(mdp: cm.MDP, solutions: dict[str, cm.Solution], path: Path) -> None:
-    """Save the visits of all solutions on one scale of colours."""
-    figure = Figure(figsize=(10.2, 6.6), layout="constrained")
-    grid = figure.subplots(2, math.ceil(len(solutions) / 2)).ravel()
-    for axes, (title, solution) in zip(grid, solutions.items(), strict=True):
-        label = f"{title}\ntime {solution.costs['time']:.3f}, entropy {entropy(solution.visits):.2f} nats"
-        plot_grid(axes, mdp, solution.occupancy, label, arrows=False)
-        axes.images[0].set_clim(*COLOURS)
-    bar = figure.colorbar(grid[0].images[0], ax=list(grid), extend="both", shrink=0.8)
-    bar.set_label("visits of the cell, share of steps")
-    figure.supxlabel("S start, D destination, black: obstacles, which do not block the way", fontsize=10)
-    figure.savefig(path, dpi=110)
+def solve() -> tuple[cm.MDP, cm.Sweep]:
+    """Return the model, and the surveys that take least energy."""
+    mdp = cm.MDP.from_function((0, 0), lambda cell: STEPS, step, discount=0.995)
+    spread = cm.Entropy(at_least=np.log(CELLS[0]), of="states")
+    return mdp, cm.Problem(mdp, "energy").sweep(spread, np.log(CELLS))
 
 
-def main(out: str | Path = "exploration.png", size: int = 10) -> dict[str, cm.Solution]:
-    """Solve, print the table, save the picture to ``out`` and return the solutions by title."""
-    mdp, solutions = solve(size)
-    print(table(solutions))
-    draw(mdp, solutions, Path(out))
-    print(f"picture: {out}")
-    return solutions
+def insight(mdp: cm.MDP, sweep: cm.Sweep) -> str:
+    """Say what an even survey takes."""
+    few, some, many = (percent(at(sweep, np.log(cells)).value - 1) for cells in SHOWN)
+    return (
+        f"A survey as even as over {SHOWN[0]} of the {mdp.num_states} cells takes {few} more energy than one on firm "
+        f"ground, as even as over {SHOWN[1]} {some} more, and as even as over {SHOWN[2]} {many} more."
+    )
+
+
+def draw(mdp: cm.MDP, sweep: cm.Sweep) -> Figure:
+    """Draw the energy of all surveys, and the visits of some."""
+    figure, (curve, *maps) = panels(4.3, 3.0, 3.0, 3.0, height=3.8)
+    curve.plot(CELLS, sweep.values, "o-", color=BLUE)
+    for cells in SHOWN:
+        spot = (cells, at(sweep, np.log(cells)).value)
+        curve.annotate(f"{spot[1]:.2f}", spot, (0, 8), textcoords="offset points", ha="right")
+    curve.set(xlim=(50, SIZE**2), ylim=(0.9, 1.5))
+    label(curve, "What an even survey takes", "cells over which visits are spread", "energy of a step, on average")
+    row, column = numbers(mdp.states).astype(int).T
+    sand = np.array([[is_sand(i, j) for j in range(SIZE)] for i in range(SIZE)], dtype=float)
+    for axes, cells in zip(maps, SHOWN, strict=True):
+        visits = np.zeros((SIZE, SIZE))
+        visits[row, column] = 100 * at(sweep, np.log(cells)).visits
+        image = axes.imshow(visits, cmap="Blues", vmin=0, vmax=2)
+        axes.contour(sand, levels=[0.5], colors=ORANGE, linewidths=1.5)
+        axes.text(0, 0, "S", ha="center", va="center", weight="bold", bbox={"color": "white", "pad": 2})
+        axes.set(xticks=[], yticks=[])
+        axes.set_title(f"as even as over {cells} cells", fontsize=11)
+    maps[1].set_xlabel("S start, between the lines: sand")
+    figure.colorbar(image, ax=maps, label="% of the time in the cell", extend="max", shrink=0.8, pad=0.02)
+    return figure
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Maximum-entropy exploration of a grid world.")
-    parser.add_argument("--out", default="exploration.png", help="where to save the picture")
-    parser.add_argument("--size", type=int, default=10, help="rows and columns of the grid")
-    arguments = parser.parse_args()
-    main(arguments.out, arguments.size)
+    run(solve, draw, insight)
