@@ -12,18 +12,8 @@ from cvxmdp.barriers import Barrier, Box, Curve, Powers, Quadratic, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated, masked
 from cvxmdp.cones import OfMultipliers, Stating, Variables
 from cvxmdp.constraints import kernels
-from cvxmdp.constraints.base import (
-    FLOOR,
-    Ranked,
-    check_point,
-    number,
-    numbers,
-    occupancy_of,
-    ranked,
-    scalar,
-    unbound,
-    unit,
-)
+from cvxmdp.constraints.arguments import check_point, number, numbers, occupancy_of, unbound
+from cvxmdp.constraints.base import FLOOR, Ranked, ranked, scalar, unit
 from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
 from cvxmdp.separable import Separable, Squares

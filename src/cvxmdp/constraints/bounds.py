@@ -11,17 +11,8 @@ import scipy.sparse as sp
 from cvxmdp.barriers import Barrier, Box, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated, masked
 from cvxmdp.cones import OfMultipliers, Stating
-from cvxmdp.constraints.base import (
-    FLOOR,
-    Ranked,
-    check_point,
-    limits,
-    numbers,
-    ranked,
-    sides_exceeded,
-    support_of_box,
-    unit,
-)
+from cvxmdp.constraints.arguments import check_point, limits, numbers
+from cvxmdp.constraints.base import FLOOR, Ranked, ranked, sides_exceeded, support_of_box, unit
 from cvxmdp.constraints.linear import SPARED
 from cvxmdp.mdp import MDP, Array
 

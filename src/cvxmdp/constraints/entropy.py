@@ -14,7 +14,8 @@ from cvxmdp.barriers import Barrier, Curve, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated
 from cvxmdp.cones import OfMultipliers, Stating
 from cvxmdp.constraints import kernels
-from cvxmdp.constraints.base import EPS, FLOOR, Ranked, check_point, number, occupancy_of, ranked, scalar, unbound, unit
+from cvxmdp.constraints.arguments import check_point, number, occupancy_of, unbound
+from cvxmdp.constraints.base import EPS, FLOOR, Ranked, ranked, scalar, unit
 from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
 from cvxmdp.separable import Entropies, Separable

@@ -16,20 +16,8 @@ import scipy.sparse as sp
 from cvxmdp.barriers import Barrier, Caps, Part, Rows, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated
 from cvxmdp.cones import OfMultipliers, Stating
-from cvxmdp.constraints.base import (
-    EPS,
-    FLOOR,
-    Ranked,
-    check_point,
-    check_size,
-    limits,
-    number,
-    numbers,
-    ranked,
-    sides_exceeded,
-    support_of_box,
-    unit,
-)
+from cvxmdp.constraints.arguments import check_point, check_size, limits, number, numbers
+from cvxmdp.constraints.base import EPS, FLOOR, Ranked, ranked, sides_exceeded, support_of_box, unit
 from cvxmdp.mdp import MDP, Array, Indices
 from cvxmdp.reading import check_real
 

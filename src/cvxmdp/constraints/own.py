@@ -8,7 +8,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from cvxmdp.blocks import Constraint, Response, Spread, Stated, response_by_differences
-from cvxmdp.constraints.base import LOOSE, numbers, unit
+from cvxmdp.constraints.arguments import numbers
+from cvxmdp.constraints.base import LOOSE, unit
 from cvxmdp.mdp import MDP, Array
 
 

@@ -11,7 +11,8 @@ import scipy.sparse as sp
 from cvxmdp.barriers import Barrier, Cone, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated
 from cvxmdp.cones import OfMultipliers, Stating
-from cvxmdp.constraints.base import EPS, FLOOR, Ranked, check_point, number, numbers, ranked, unit
+from cvxmdp.constraints.arguments import check_point, number, numbers
+from cvxmdp.constraints.base import EPS, FLOOR, Ranked, ranked, unit
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array

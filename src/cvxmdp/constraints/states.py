@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from cvxmdp.constraints.base import Ranked, limits, number, numbers, unbound
+from cvxmdp.constraints.arguments import limits, number, numbers, unbound
+from cvxmdp.constraints.base import Ranked
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.mdp import MDP, Array, Indices
 from cvxmdp.names import no_such

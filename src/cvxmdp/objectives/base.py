@@ -10,7 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from cvxmdp.blocks import Response, Spread, Stated, Term, response_by_differences
-from cvxmdp.constraints.base import LOOSE, number, numbers
+from cvxmdp.constraints.arguments import number, numbers
+from cvxmdp.constraints.base import LOOSE
 from cvxmdp.mdp import MDP, Array
 
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from cvxmdp.barriers import Barrier, Cone, Largest, Part, Powers, View
 from cvxmdp.blocks import Response, Spread, Stated, Term
+from cvxmdp.constraints.arguments import check_point, occupancy_of
 from cvxmdp.constraints.ball import Norm, exponent
-from cvxmdp.constraints.base import check_point, occupancy_of, scalar
+from cvxmdp.constraints.base import scalar
 from cvxmdp.mdp import MDP, Array
 from cvxmdp.objectives.base import Summand, weight_of
 

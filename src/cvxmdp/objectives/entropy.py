@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from cvxmdp.barriers import Barrier, Smooth, View
 from cvxmdp.blocks import Response, Spread, Stated, Term
-from cvxmdp.constraints.base import check_point, occupancy_of, scalar
+from cvxmdp.constraints.arguments import check_point, occupancy_of
+from cvxmdp.constraints.base import scalar
 from cvxmdp.constraints.entropy import Entropic, check_distribution, check_of, entropic
 from cvxmdp.mdp import MDP, Array
 from cvxmdp.objectives.base import Summand, weight_of
