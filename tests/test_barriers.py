@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cvxmdp.barriers import Box, Caps, Cone, Curve, Entropic, Largest, Powers, Quadratic, Rows, Smooth, View
 from cvxmdp.dynamics.normal import Pattern
-from cvxmdp.engines.path import GROUNDED, Point, Program
+from cvxmdp.engines.path import GROUND_WEIGHT, Point, Program
 from engine_oracles import interior_occupancy
 from oracles import flow_matrix, inflow, random_model
 
@@ -338,7 +338,7 @@ def test_the_force_is_the_derivative_of_the_lagrangian(name, seed, late):
 def test_a_move_is_newtons_step_by_a_dense_solve(names, seed, late):
     point, by_hand, rng = make_point(names, seed, late)
     point.linearize()
-    assert point.core.factor(GROUNDED)
+    assert point.core.factor(GROUND_WEIGHT)
     u = by_hand.pack(point)
     for aims, full in ((np.zeros_like(point.X), 1.0), (rng.normal(size=point.X.size) * point.X * point.Z, 0.0)):
         expected = by_hand.step(point, aims, full)
@@ -355,7 +355,7 @@ def test_a_full_step_to_linear_parts_obeys_all_equations(names):
     point, by_hand, _ = make_point(names, 5, False)
     point.linearize()
     assert min(abs(point.lacking), np.abs(point.missing).max(), np.abs(point.off).max()) > 1e-3
-    assert point.core.factor(GROUNDED)
+    assert point.core.factor(GROUND_WEIGHT)
     by_hand.held = point.V[point.ground]
     point.level += point.core.advance(point.move(0.0, 1.0), 1.0, 1.0)
     np.testing.assert_allclose(by_hand.residuals(by_hand.pack(point)), 0.0, atol=1e-7)

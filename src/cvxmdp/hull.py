@@ -17,7 +17,7 @@ from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines.presolve import Unconstrained, indicator, policy_iteration
 from cvxmdp.mdp import Array
 
-EXACT = 1e-12
+ON_A_LINE = 1e-12
 """Share of a value below which two points of the hull are on one line: what rounding leaves."""
 MOST_VERTICES = 2000
 """Points that are found at most; the trade-off of a grid of 25 x 25 cells has some hundred."""
@@ -82,7 +82,7 @@ class Hull:
         Beginning and end are the limit itself where it is a corner.  None where it is not between corners, or there are
         too many of them.
         """
-        near = EXACT * (abs(self.points[0].used) + abs(self.points[-1].used))
+        near = ON_A_LINE * (abs(self.points[0].used) + abs(self.points[-1].used))
         while len(self.points) < MOST_VERTICES:
             used, cost = self._corners().T
             k = int(np.searchsorted(used, limit - near))  # the first corner that is not before the limit
@@ -113,7 +113,7 @@ class Hull:
 
     def _exact(self, p: Vertex, q: Vertex) -> bool:
         """Whether a chord is an edge."""
-        return self._edge(p, q)[2] <= EXACT * (abs(p.cost) + abs(q.cost))
+        return self._edge(p, q)[2] <= ON_A_LINE * (abs(p.cost) + abs(q.cost))
 
     def _edge(self, p: Vertex, q: Vertex) -> tuple[float, Unconstrained, float]:
         """Return the price of a chord, the best policy for it, and how far that is below the chord."""
@@ -128,7 +128,7 @@ class Hull:
         """Put the best policy for the price of a chord between its ends; say whether it is another one."""
         _, found, _ = self._edge(p, q)
         new = self._vertex(found)
-        near = EXACT * (abs(p.used) + abs(q.used))
+        near = ON_A_LINE * (abs(p.used) + abs(q.used))
         if not p.used + near < new.used < q.used - near:
             return False
         self._add(new)
@@ -149,10 +149,10 @@ def _convex(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
                 kept.pop()
             else:
                 break
-        if kept and x - kept[-1][0] <= EXACT * (abs(x) + abs(kept[-1][0])):
+        if kept and x - kept[-1][0] <= ON_A_LINE * (abs(x) + abs(kept[-1][0])):
             kept[-1] = min(kept[-1], (x, y), key=lambda point: point[1])
             continue
         kept.append((x, y))
-    while len(kept) >= 2 and kept[-2][1] - kept[-1][1] <= EXACT * abs(kept[-2][1]):
+    while len(kept) >= 2 and kept[-2][1] - kept[-1][1] <= ON_A_LINE * abs(kept[-2][1]):
         kept.pop()  # what uses more and is no cheaper
     return kept

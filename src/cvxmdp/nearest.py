@@ -21,7 +21,7 @@ from cvxmdp.engines.choose import choose_moved, choose_soft
 from cvxmdp.engines.exact import EPS, largest
 from cvxmdp.engines.judge import Goal, Judge, Nearest
 from cvxmdp.engines.presolve import indicator, policy_iteration
-from cvxmdp.engines.prover import SPARED, Bound, Candidate, Refutation
+from cvxmdp.engines.prover import RESERVE, Bound, Candidate, Refutation
 from cvxmdp.mdp import Array, Indices
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ TRACE = 1e-9
 """Share of a proof, counted by what relaxing would take from it, below which a limit has none in it."""
 SLACK = 1e-9
 """By how much farther, relatively, sets are moved, so that rounding does not move them too little."""
-MOVED = 1e-2
+MOVED_TOLERANCE = 1e-2
 """Share of the tolerance to which moved limits are obeyed."""
 
 
@@ -137,7 +137,7 @@ def make_cheapest(solve: Solver, problem: Problem, judge: Judge) -> None:
     if _weighted(judge):
         return
     moved = problem.with_limits(judge.blocks.moved((1 + SLACK) * first.displacement))
-    goal = Goal(MOVED * judge.tolerance, acceptable=judge.tolerance)
+    goal = Goal(MOVED_TOLERANCE * judge.tolerance, acceptable=judge.tolerance)
     found = solve(moved, choose_moved(moved.constraints, problem.mdp), goal, None)
     if found.best is None or found.bound is None:
         return
@@ -163,7 +163,7 @@ def _weighted(judge: Judge) -> bool:
             continue
         wanted = judge.tolerance * found.candidate.scale
         found = replace(found, cheapest=prover.bound(duals, V, wanted))
-        if found.candidate.value - least_cost(judge, found) <= MOVED * wanted:
+        if found.candidate.value - least_cost(judge, found) <= MOVED_TOLERANCE * wanted:
             judge.nearest = found
             return True
     return False
@@ -176,5 +176,5 @@ def least_cost(judge: Judge, nearest: Nearest) -> float:
         return -np.inf
     moves = judge.blocks.stacked(bound.duals) * nearest.displacement
     spared = (moves.size + 10) * EPS * float(np.abs(moves).sum())
-    spared += SPARED * judge.tolerance * nearest.candidate.scale
+    spared += RESERVE * judge.tolerance * nearest.candidate.scale
     return bound.value - float(moves.sum()) - spared

@@ -18,7 +18,7 @@ Indices = npt.NDArray[np.int64]
 
 SUM_TOLERANCE = 1e-6
 """How far probabilities may be from summing to one (float32 input rounds that far); they are then made exact."""
-EXACT = 2 * float(np.finfo(np.float64).eps)
+SUM_ACCURACY = 2 * float(np.finfo(np.float64).eps)
 """Probabilities that sum to one to this much an entry are left as they are.  What was divided by its sum does, so that
 copies of a model are the same to the last bit."""
 LARGEST = 1e150
@@ -235,7 +235,7 @@ def checked_probabilities(transitions: Any, states: Sequence[str], pair: Any) ->
         )
     sparse = sp.issparse(transitions)
     entries_a_row = np.diff(transitions.indptr) if sparse else np.count_nonzero(transitions, axis=1)
-    sums[np.abs(sums - 1) <= EXACT * entries_a_row] = 1.0
+    sums[np.abs(sums - 1) <= SUM_ACCURACY * entries_a_row] = 1.0
     if np.all(sums == 1.0):
         return transitions
     if sparse:
@@ -279,4 +279,4 @@ def check_initial(
     total = float(rho.sum())
     if abs(total - 1) > SUM_TOLERANCE:
         raise ValueError(f"initial sums to {total:.10g}, not 1; divide it by its sum")
-    return rho if abs(total - 1) <= EXACT * np.count_nonzero(rho) else np.asarray(rho / total)
+    return rho if abs(total - 1) <= SUM_ACCURACY * np.count_nonzero(rho) else np.asarray(rho / total)

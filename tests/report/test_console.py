@@ -41,7 +41,7 @@ def test_without_verbose_nothing_is_logged(caplog):
 
 def test_a_long_phase_is_named_while_it_lasts(caplog, monkeypatch):
     monkeypatch.setattr(console, "TICK", 0.01)
-    monkeypatch.setattr(console, "LOGGED", 0.02)
+    monkeypatch.setattr(console, "LOG_SECONDS", 0.02)
     caplog.set_level(logging.INFO, "cvxmdp")
     with console.live_progress(prefix="first, "):
         phases.begin("a long factor")

@@ -13,7 +13,7 @@ from cvxmdp.blocks import Constraint, Response, Spread, Stated, masked
 from cvxmdp.cones import OfMultipliers, Stating
 from cvxmdp.constraints.arguments import check_point, limits, numbers
 from cvxmdp.constraints.base import FLOOR, Ranked, ranked, sides_exceeded, support_of_box, unit
-from cvxmdp.constraints.linear import SPARED
+from cvxmdp.constraints.linear import INSIDE
 from cvxmdp.mdp import MDP, Array
 
 
@@ -155,8 +155,8 @@ class Bounds(Constraint, Ranked):
         return float(np.min(limits[np.isfinite(limits) & (limits > 0)], initial=1.0))
 
     def shrink(self, view: View) -> Array:
-        change = np.minimum(1.0, SPARED * view.take(self.upper) / view.d)
-        return np.asarray(np.maximum(change, view.take(self.lower) / SPARED / view.d))
+        change = np.minimum(1.0, INSIDE * view.take(self.upper) / view.d)
+        return np.asarray(np.maximum(change, view.take(self.lower) / INSIDE / view.d))
 
     def barrier(self, view: View, unit: float) -> Barrier:
         box = Box(view, view.take(self.upper), view.take(self.lower))

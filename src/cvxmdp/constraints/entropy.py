@@ -26,7 +26,7 @@ LARGE, STRIDE = 10_000, 31
 
 FAR = 0.03
 """Path following begins with further policies where an entropy is missed by more than this share."""
-UNREACHED = 1e-15
+NO_REACH = 1e-15
 """What pairs that no policy reaches count as in a subgradient, relative to their reference."""
 
 
@@ -88,7 +88,7 @@ class Entropic:
         Entries that are not reached count as next to nothing, and those that are reached less often are raised to that
         at most: a corner that nothing notices may lack any amount, whose conjugate would be infinite.
         """
-        nothing = weight * (np.log(UNREACHED) + 1.0)
+        nothing = weight * (np.log(NO_REACH) + 1.0)
         out = np.full(self.reference.size, nothing)
         if self.owner is None:
             where, most = (slice(None) if view.kept is None else view.kept), lack

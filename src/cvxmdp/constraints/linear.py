@@ -33,8 +33,8 @@ HILDRETH_ROUNDS = 500
 """Rounds over all rows where the exact program gave up: more would not tell nearly parallel rows apart either."""
 MOST_COLUMNS = 400
 """Rows over many pairs that path following takes: each costs a solve with the factor in every step."""
-SPARED = 0.9
-"""How far inside limits on visits path following begins."""
+INSIDE = 0.9
+"""Share of an upper limit on visits at which path following begins, at most, and inverse share of a lower one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -497,8 +497,8 @@ class Linear(Constraint, Ranked):
             return None
         visits, change = view.per_state(view.d), np.ones(view.num_states)
         own = visits[states[rows]]
-        np.minimum.at(change, states[rows], SPARED * self.upper[rows] / factors[rows] / own)
-        np.maximum.at(change, states[rows], self.lower[rows] / SPARED / factors[rows] / own)
+        np.minimum.at(change, states[rows], INSIDE * self.upper[rows] / factors[rows] / own)
+        np.maximum.at(change, states[rows], self.lower[rows] / INSIDE / factors[rows] / own)
         change[change <= 0] = 1.0
         return change[view.owner]
 

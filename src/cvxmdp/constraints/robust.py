@@ -23,7 +23,7 @@ CLEAR = 1e-8
 
 MOST_AXES = 400
 """Axes of a turned ellipsoid that path following takes: each costs a solve with the factor in every step."""
-ROUNDED = 8 * EPS / float(np.finfo(np.longdouble).eps)
+DOUBLE_ROUNDING = 8 * EPS / float(np.finfo(np.longdouble).eps)
 """What rounding does to entries in double precision, in units of what it does in extended precision."""
 
 
@@ -428,7 +428,9 @@ class EllipsoidBudget(Constraint):
         sizes = self.cost.size * (m * np.abs(self.cost) + x)  # each product with Q has as many terms as there are pairs
         if self.errors.basis is not None and not self._thin:
             # Q is semidefinite up to the rounding of its own entries, which no precision makes good.
-            sizes = sizes + ROUNDED * self.cost.size * float(np.max(self.errors.axes)) * float(np.linalg.norm(y))
+            sizes = sizes + DOUBLE_ROUNDING * self.cost.size * float(np.max(self.errors.axes)) * float(
+                np.linalg.norm(y)
+            )
         return sizes, float(m) * abs(self.at_most)
 
     def price(self, dual: Array) -> float:

@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from cvxmdp.engines.judge import Judge
-from cvxmdp.engines.prover import TOLERATED, Candidate
+from cvxmdp.engines.prover import ROUNDING_SHARE, Candidate
 from cvxmdp.engines.purify import purify
 from cvxmdp.status import Status
 
@@ -51,7 +51,7 @@ def _purified(judge: Judge, candidate: Candidate) -> Candidate:
     if masses is None or not np.all(np.isfinite(masses)):
         return candidate
     tried = prover.measured(prover.candidate(masses))
-    worse = tried.violation > candidate.violation + TOLERATED * tolerance  # more than rounding may do
+    worse = tried.violation > candidate.violation + ROUNDING_SHARE * tolerance  # more than rounding may do
     return tried if _proven(judge, tried) and not worse else candidate
 
 

@@ -32,7 +32,7 @@ SHORTEST = 1e-6
 """A shorter step rises by less than rounding shows."""
 INNER_STEPS = 500
 """Conjugate gradient steps for one direction; MOST_PASSES ends the method long before it takes many such."""
-SETTLING_STEPS, SETTLED = 15, 1e-10
+SETTLING_STEPS, SETTLE_ACCURACY = 15, 1e-10
 """Most steps over price and level, and how exactly d adds up to one and meets the limit after them."""
 LOOSEST = 0.1
 """Newton's system is solved to this relative accuracy at least; nearer to the end in step with what is left."""
@@ -127,7 +127,7 @@ def settle(limit: Separable, q: Array, mu: float) -> tuple[float, float, BestRep
     lift, at = 0.0, limit.respond(q, mu)
     for _ in range(SETTLING_STEPS):
         g = np.array([0.0 if at.even else 1.0 - float(at.d.sum()), at.value - limit.bound])
-        if max(abs(g[0]), abs(g[1]) / limit.scale) <= SETTLED:
+        if max(abs(g[0]), abs(g[1]) / limit.scale) <= SETTLE_ACCURACY:
             break
         total, cross = (1.0, 0.0) if at.even else (float(at.weights.sum()), -float(at.weights @ at.slope))
         with np.errstate(over="ignore", invalid="ignore"):  # far from a limit that no policy meets

@@ -28,6 +28,7 @@ from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.mdp import MDP, Array, Indices
 
 EPS = float(np.finfo(np.float64).eps)
+"""The distance from one to the next number: twice what rounding an operation may be off by, relatively."""
 FINE = np.longdouble
 FINE_EPS = float(np.finfo(FINE).eps)
 """Of extended precision; on machines that have none it is EPS, and everything holds with coarser errors."""
@@ -41,9 +42,9 @@ NEGLIGIBLE = 0.01
 """Share of the tolerance below which an error does not matter."""
 TINY = 1e-280
 """Visits below this are as good as none: products with them are not exact any more."""
-COVERED = 1e-3
+LARGEST_RESIDUAL = 1e-3
 """Largest relative residual for which an error vector is sought."""
-ALLOWED = 4.0
+ALLOWANCE = 4.0
 """What is left out for rounding in extended precision, in multiples of what rounding may do: another may add up in
 another order and has to find the same."""
 SAFETY = 1.5
@@ -112,13 +113,13 @@ class Exact:
         mdp, gamma = self.mdp, FINE(self.mdp.discount)
         rho = _proportions(mdp.initial)
         # What rounding may do to top; what it does to u and to the sums over rows is counted pair by pair.
-        blur = 3 * ALLOWED * FINE_EPS * (mdp.num_pairs + 10) * sizes[1]
+        blur = 3 * ALLOWANCE * FINE_EPS * (mdp.num_pairs + 10) * sizes[1]
         h = self._centred(V)
         best, best_h = -np.inf, h
         for _ in range(MOST_REFINEMENTS):
             low, pairs, magnitude = self._least(c, u, sizes[0], h)
             inflow = (1 - gamma) * rho
-            value = inflow @ h + np.min(low) - top - ALLOWED * FINE_EPS * (h.size + 10) * (inflow @ np.abs(h)) - blur
+            value = inflow @ h + np.min(low) - top - ALLOWANCE * FINE_EPS * (h.size + 10) * (inflow @ np.abs(h)) - blur
             rounded = _down(value)
             if rounded > best:
                 best, best_h = rounded, h
@@ -152,7 +153,7 @@ class Exact:
             owner = mdp.state[mine]
             total = c[mine] + u[mine] + gamma * expected - fine[owner]
             size = np.abs(c[mine]) + of_u[mine] + sizes + np.abs(fine[owner])
-            total -= 3 * ALLOWED * FINE_EPS * (self.longest + 10) * size
+            total -= 3 * ALLOWANCE * FINE_EPS * (self.longest + 10) * size
             starts = first[states] - first[states.start]
             best = np.minimum.reduceat(total, starts)
             attains = np.flatnonzero(total == best[owner - states.start])
@@ -191,13 +192,13 @@ class Exact:
                 if (factored := self.dynamics.backward_by_factors(pi)) is not None:
                     solve = factored
                     x, r = _corrected(chain, solve, chain.inflow, wanted, None)
-        size = np.abs(r) + ALLOWED * chain.blur(x, r)
+        size = np.abs(r) + ALLOWANCE * chain.blur(x, r)
         # Where the visits are denormal numbers, or were not found, the rest has to do.
         ratio = _relative(size, x)
         w = np.zeros_like(x)
-        if 0 < ratio < COVERED and not interrupts.late():
+        if 0 < ratio < LARGEST_RESIDUAL and not interrupts.late():
             w, _ = _corrected(chain, solve, SAFETY * ratio * x, 0.1, None)
-        covered = chain.applied(w) - ALLOWED * chain.eps * (chain.longest + 10) * 2 * w
+        covered = chain.applied(w) - ALLOWANCE * chain.eps * (chain.longest + 10) * 2 * w
         rest = float(np.sum(np.maximum(size - covered, 0.0))) / (1 - self.mdp.discount) * (1 + 1e-9)
         high = np.asarray(x, dtype=np.float64)
         parts = np.stack([high, np.asarray(x - high, dtype=np.float64)])

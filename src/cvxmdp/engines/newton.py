@@ -30,7 +30,7 @@ ROUNDING = 1e-13
 """Relative to the cost: a smaller change is not seen."""
 LOOSE = 100.0
 """The first tau over the first sigma: far enough to reach another vertex, near enough for Newton's model to hold."""
-INEXACT = 0.5
+PASS_ACCURACY = 0.5
 """A pass ends when its gradient is this share of the pull back to where it began (Solodov and Svaiter 1999)."""
 SMOOTH = (0.1, 10.0)
 """Sigma and tau where all is smooth but for ``d >= 0``: the squared distance to a set, whose curvature is one."""
@@ -155,7 +155,7 @@ class State:
             if k:
                 yield self.proposal(ready=False)
             direction, force = self._direction(gradient, self.touches)
-            if not force > INEXACT * float(np.linalg.norm(self.d - last)) / self.tau:
+            if not force > PASS_ACCURACY * float(np.linalg.norm(self.d - last)) / self.tau:
                 break
             rounding = ROUNDING * (abs(value) + self.scale)
             along = partial(self._along, direction, last)

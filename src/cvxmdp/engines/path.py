@@ -39,7 +39,7 @@ BACK_OFF = 0.995
 """Share of the longest step that is taken."""
 SHORTEST = 1e-7
 """A shorter step leads nowhere."""
-GROUNDED = 1e20
+GROUND_WEIGHT = 1e20
 """What holds the value of one state at zero, relative to the weights of all pairs."""
 CORRECTIONS = 2
 """Most corrections of products from one factor."""
@@ -55,7 +55,7 @@ SOFT = (0.5, 0.1)
 """Shares of the even policy in the policies near the best one, whose visits weigh the states."""
 MOST_LEADS, LEAD_ROUNDS = 3, 10
 """How often policies are added that lead towards limits far away, and how many rounds each may take to find."""
-MOST_RAISED = 1e3
+MOST_RAISE = 1e3
 """Rare states weigh as the root of their visits, but no more than this many times as much as these: limits may ask for
 more visits than the first policies make."""
 EVEN_START = 1e-12
@@ -64,7 +64,7 @@ visited less often by orders of magnitude than need be."""
 NEGLIGIBLE = 1e-13
 """Visits of a state, relative to what limits can notice, whose pairs do not shorten steps: in a tandem queue of 1600
 states they would make 41 steps of 17."""
-LEAST_NOTICED = 1e-12
+LEAST_NOTICE = 1e-12
 """Visits that the cost can notice, relative to its largest entry, are at least this many."""
 LEAST_LIFT = 1e-3
 """By how much reduced costs are raised at the start at least, relative to the cost."""
@@ -160,7 +160,7 @@ class Program:
         owner = np.searchsorted(states, mdp.state[kept])
         pattern = whole or Pattern.of(mdp.transitions[kept][:, states], owner, states.size, mdp.discount)
         visits = pattern.per_state(d)
-        visits *= np.minimum(np.sqrt(1 / (states.size * visits)), MOST_RAISED)
+        visits *= np.minimum(np.sqrt(1 / (states.size * visits)), MOST_RAISE)
         weights = (visits / np.diff(pattern.first))[owner]
         view = View(owner, states, None if kept.size == mdp.num_pairs else kept, mdp.num_pairs, weights, d)
         for member in members:
@@ -224,7 +224,7 @@ def _noticed(task: Task) -> float:
     """Return how rare visits have to be so that neither the cost nor a limit can notice them."""
     largest = float(np.max(np.abs(task.c)))
     # Without limits the cost may be next to nothing, which says little of what it is with them.
-    of_cost = max(task.best.scale / largest, LEAST_NOTICED) if largest > 0 else 1.0
+    of_cost = max(task.best.scale / largest, LEAST_NOTICE) if largest > 0 else 1.0
     return min(1.0, of_cost, *(member.room() for member in task.blocks.members))
 
 
@@ -388,8 +388,8 @@ class Point:
     def _factored(self) -> bool:
         """Factor Newton's system; return whether that could be done."""
         if self.V.size <= LONG_STATES:
-            return self.core.factor(GROUNDED)
-        return interrupts.patiently(lambda: self.core.factor(GROUNDED))
+            return self.core.factor(GROUND_WEIGHT)
+        return interrupts.patiently(lambda: self.core.factor(GROUND_WEIGHT))
 
     def _lengths(self, *move: Any) -> tuple[float, float]:
         """The longest steps along a move, with a share of another, that leave slacks, and multipliers, positive."""

@@ -24,9 +24,9 @@ from cvxmdp.policy import Policy, policy_from_occupancy
 
 EXACTNESS = (1.0, 1e-6)
 """How exactly, relative to the tolerance, visits are found: first, and where that is not enough."""
-TOLERATED = 0.1
+ROUNDING_SHARE = 0.1
 """Share of what is wanted that a bound may lose to rounding before it is computed again in extended precision."""
-SPARED = 1e-3
+RESERVE = 1e-3
 """Share of what is wanted that is not claimed, so that others who count rounding otherwise find the claim true."""
 HAIR = 64 * EPS
 """Limits are numbers that were computed: that no policy obeys is not said of those exceeded by less of their size."""
@@ -180,11 +180,11 @@ class Prover:
         total, top, size = known
         rounding = self.exact.rounding(priced.V, total, size)
         bound = Bound(list(duals), priced.V, priced.bound - top - rounding, priced.pairs)
-        if rounding <= TOLERATED * wanted or not np.isfinite(top):
+        if rounding <= ROUNDING_SHARE * wanted or not np.isfinite(top):
             return bound
         u, fine_top, _ = self.blocks.normals([np.asarray(dual, dtype=FINE) for dual in duals])
         value, V = self.exact.bound(c, u, fine_top, self.blocks.magnitudes(duals), priced.last, NEGLIGIBLE * wanted)
-        value -= SPARED * wanted
+        value -= RESERVE * wanted
         return bound if bound.value >= value else Bound(list(duals), V, value, priced.pairs)
 
     def refutation(self, duals: Sequence[Array], start: Array | None = None) -> Refutation | None:

@@ -183,6 +183,7 @@ def _whole(text: Bytes, starts: Any, ends: Any, limit: int) -> npt.NDArray[np.in
 
 IN_NUMBERS = np.zeros(256, bool)
 IN_NUMBERS[np.frombuffer(b"0123456789+-.eE", np.uint8)] = True
+"""Which bytes may stand in a number."""
 
 
 def _floats(text: Bytes, starts: Any, ends: Any) -> npt.NDArray[np.float64]:

@@ -24,7 +24,7 @@ Callback = Callable[[Progress], object]
 LOGGER = logging.getLogger("cvxmdp")
 TICK = 0.2
 """Seconds between two looks at what there is to show: the eye takes it for steady, and it costs nothing."""
-LOGGED = 1.0
+LOG_SECONDS = 1.0
 """Seconds between two lines of a log, at least."""
 
 
@@ -106,7 +106,7 @@ class _Log:
 
     def __call__(self, text: str, last: bool) -> None:
         now = time.monotonic()
-        if last or now - self.last >= max(LOGGED, 0.1 * (now - self.began)):
+        if last or now - self.last >= max(LOG_SECONDS, 0.1 * (now - self.began)):
             self.last = now
             LOGGER.info("%s", text)
 

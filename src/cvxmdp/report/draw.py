@@ -19,7 +19,7 @@ SIDE = 20
 """Units of a drawn cell, so that a tenth of one is fine enough for arrows."""
 SHADES = 8
 """Shades of visits, each for half a power of ten."""
-VISITED = 1e-10
+LEAST_SHOWN = 1e-10
 """Occupancy above which an action has an arrow, as in the other pictures of grids."""
 MOST_WITH_ARROWS = 60
 """Rows or columns of the largest grid on which arrows can be told apart."""
@@ -110,7 +110,7 @@ def _details(grid: Grid, mdp: MDP, occupancy: Array, shade: Array) -> list[str]:
         return parts
     ways = [DIRECTIONS.get(name) for name in mdp.actions]
     visits = np.bincount(mdp.state, weights=occupancy, minlength=mdp.num_states)
-    taken = np.flatnonzero((occupancy > VISITED) & ~grid.goal[mdp.state])
+    taken = np.flatnonzero((occupancy > LEAST_SHOWN) & ~grid.goal[mdp.state])
     arrows: dict[str, list[str]] = {"faint": [], "arrow": [], "on": []}
     for i in taken.tolist():
         s, way = int(mdp.state[i]), ways[int(mdp.action[i])]

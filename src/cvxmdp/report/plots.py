@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 Path = str | os.PathLike[str]
 
-VISITED = 1e-10
+LEAST_SHOWN = 1e-10
 """Occupancy above which a cell is coloured and an action gets an arrow."""
 
 LARGEST_WITH_ARROWS = 60
@@ -484,8 +484,8 @@ def _colours(axes: Axes, visits: Array, largest: float) -> Any:
     from matplotlib.colors import ListedColormap, LogNorm
 
     colours = ListedColormap(colormaps["YlGnBu"](np.linspace(0.04, 0.72, 256)))  # light enough for dark arrows
-    shown = np.ma.masked_less_equal(visits, VISITED)  # masked cells stay white
-    return axes.imshow(shown, cmap=colours, norm=LogNorm(VISITED, max(largest, 10 * VISITED)))
+    shown = np.ma.masked_less_equal(visits, LEAST_SHOWN)  # masked cells stay white
+    return axes.imshow(shown, cmap=colours, norm=LogNorm(LEAST_SHOWN, max(largest, 10 * LEAST_SHOWN)))
 
 
 def _colour_bar(image: Any, axes: Any) -> None:
@@ -508,7 +508,7 @@ def _arrows(axes: Axes, mdp: MDP, d: Array, grid: Grid) -> None:
     for index, name in enumerate(mdp.actions):
         x, y = DIRECTIONS.get(name, (0, 0))
         for on_obstacle, colour, length in ((False, INK, 0.42), (True, "white", 0.3)):
-            taken = (mdp.action == index) & (d > VISITED) & ~grid.goal[mdp.state]
+            taken = (mdp.action == index) & (d > LEAST_SHOWN) & ~grid.goal[mdp.state]
             taken &= (grid.marked[mdp.state] == on_obstacle) & (name in DIRECTIONS)
             count = int(taken.sum())
             axes.quiver(
