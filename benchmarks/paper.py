@@ -19,7 +19,8 @@ import pages
 
 import cvxmdp as cm
 from cvxmdp.constraints.combine import Blocks
-from cvxmdp.engines.splitting import Inner, iterates
+from cvxmdp.engines.douglas_rachford import iterates
+from cvxmdp.engines.prox import Inner
 from cvxmdp.report.console import print_table
 from cvxmdp.report.demo import PANELS
 from cvxmdp.report.plots import BLUE, ORANGE, PALE, GridPanel, plot_grid_panels

@@ -8,8 +8,8 @@ import pytest
 import cvxmdp as cm
 from cvxmdp.constraints.combine import Blocks
 from cvxmdp.engines import elementwise
+from cvxmdp.engines.douglas_rachford import iterates
 from cvxmdp.engines.regularized import Regularized, newton, qrpi
-from cvxmdp.engines.splitting import iterates
 from oracles import as_mdp, random_model
 
 RNG = np.random.default_rng(0)

@@ -8,8 +8,10 @@ import scipy.sparse as sp
 
 import cvxmdp as cm
 from cvxmdp.constraints.combine import Blocks, bind
+from cvxmdp.engines.douglas_rachford import iterates
+from cvxmdp.engines.prox import Inner
 from cvxmdp.engines.regularized import newton
-from cvxmdp.engines.splitting import Inner, Splitting, iterates
+from cvxmdp.engines.splitting import Splitting
 from engine_oracles import (
     assert_optimal,
     ball_block,

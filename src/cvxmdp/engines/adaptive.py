@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cvxmdp.engines.base import Proposal, Proposals, Task
+from cvxmdp.engines.douglas_rachford import Iterate, iterates
 from cvxmdp.engines.presolve import occupancy_of
-from cvxmdp.engines.splitting import Inner, Iterate, Splitting, iterates, natural_step
+from cvxmdp.engines.prox import Inner, natural_step
 from cvxmdp.mdp import Array
+
+if TYPE_CHECKING:
+    from cvxmdp.engines.splitting import Splitting
 
 NATURAL = 2.0
 """The step in natural units: twice how far the occupancy has to move, over how strongly the cost pulls."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,10 +11,14 @@ from cvxmdp.blocks import Constraint
 from cvxmdp.constraints.ball import NormBall
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.engines.base import Proposal, Proposals, Task
+from cvxmdp.engines.douglas_rachford import Iterate, iterates
+from cvxmdp.engines.prox import NEWTON_STEPS, Inner
 from cvxmdp.engines.regularized import newton
-from cvxmdp.engines.splitting import NEWTON_STEPS, Inner, Iterate, Splitting, iterates
 from cvxmdp.mdp import Array
 from cvxmdp.status import Status
+
+if TYPE_CHECKING:
+    from cvxmdp.engines.splitting import Splitting
 
 SAFEGUARD = 1e-10
 """How exactly the last pass brings d into D."""

@@ -21,7 +21,7 @@ from cvxmdp.engines.hessian import Hessian, System
 from cvxmdp.engines.line_search import armijo
 from cvxmdp.engines.pieces import Nonnegative, Piece, Touch, piece_of
 from cvxmdp.engines.presolve import occupancy_of
-from cvxmdp.engines.splitting import natural_step
+from cvxmdp.engines.prox import natural_step
 from cvxmdp.mdp import Array
 
 SHORTEST = 1e-9
