@@ -14,7 +14,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cvxmdp.barriers import Box, Caps, Cone, Curve, Entropic, Largest, Powers, Quadratic, Rows, Smooth, View
+from cvxmdp.barriers import (
+    BoxPart,
+    Caps,
+    Cone,
+    Curve,
+    Largest,
+    Powers,
+    Quadratic,
+    RelativeEntropy,
+    RowsPart,
+    Smooth,
+    View,
+)
 from cvxmdp.dynamics.normal import Pattern
 from cvxmdp.engines.path import GROUND_WEIGHT, Point, Program
 from engine_oracles import interior_occupancy
@@ -66,7 +78,7 @@ def build(name, model, view, rng):
             upper[3] = lower[3] = (E @ d)[3] + 0.01
         else:
             upper[3], lower[3] = 0.0, -np.inf
-        part = Rows(view, E, upper, lower)
+        part = RowsPart(view, E, upper, lower)
         of_row = E / part.sizes[:, None]
         up, down, equal = np.isfinite(upper) & (upper != lower), np.isfinite(lower) & (upper != lower), upper == lower
         high, low = upper / part.sizes, lower / part.sizes
@@ -86,7 +98,7 @@ def build(name, model, view, rng):
         upper[0], lower[1] = np.inf, -np.inf
         if "equality" in name:
             upper[2] = lower[2] = 1.1 * visits[2]
-        part = Caps(view, states, upper, lower) if name.startswith("caps") else Box(view, upper, lower)
+        part = Caps(view, states, upper, lower) if name.startswith("caps") else BoxPart(view, upper, lower)
         up, down, equal = np.isfinite(upper) & (upper != lower), np.isfinite(lower) & (upper != lower), upper == lower
         return Case(
             part,
@@ -108,11 +120,11 @@ def build(name, model, view, rng):
 
         if "term" in name:
             weight = 0.3
-            part = Smooth(view, Entropic(view, reference, 0.0, 1.0, of_states), weight)
+            part = Smooth(view, RelativeEntropy(view, reference, 0.0, 1.0, of_states), weight)
             return Case(part, term=lambda x, t: weight * entropic(x, 0.0, 1.0))
         bound = entropic(d, 0.0, 1.0) - 0.05
         unit = abs(bound)
-        part = Curve(view, Entropic(view, reference, bound, unit, of_states))
+        part = Curve(view, RelativeEntropy(view, reference, bound, unit, of_states))
         return Case(part, lambda x, t: np.array([entropic(x, bound, unit)]))
     if name.startswith("cone"):
         factor = rng.normal(size=(n, 3)) if "full" in name else rng.uniform(0.2, 1.5, n)

@@ -100,7 +100,7 @@ NONE = np.zeros(0)
 """No slacks, multipliers or free unknowns."""
 
 
-class Sides(Part):
+class SidedPart(Part):
     """Values between limits: a slack and a multiplier for each finite side, a free multiplier for each equality."""
 
     straight = True
@@ -123,7 +123,7 @@ class Sides(Part):
         return s, target[self.row] / s, np.zeros(self.equal.size)
 
 
-class Rows(Sides):
+class RowsPart(SidedPart):
     """``lower <= E d <= upper`` for a few rows, each in units of its size."""
 
     kind = "rows"
@@ -148,7 +148,7 @@ class Rows(Sides):
         return self.net / self.sizes
 
 
-class Caps(Sides):
+class Caps(SidedPart):
     """``lower <= visits <= upper`` for states, at most one limit on each side of a state."""
 
     kind = "caps"
@@ -166,7 +166,7 @@ class Caps(Sides):
         return self.begin(self.view.per_state(d)[self.states], ROOM * self.scales, mu * self.target)
 
 
-class Box(Sides):
+class BoxPart(SidedPart):
     """``lower <= d <= upper`` for each pair."""
 
     kind = "box"
@@ -208,7 +208,7 @@ class Quadratic(Function):
         return 0.5 * (float(x @ (self.w * x)) - 1.0)
 
 
-class Entropic(Function):
+class RelativeEntropy(Function):
     """``(sum x log(x / r) - bound) / unit`` over pairs, or over the visits of states."""
 
     def __init__(self, view: View, reference: Array, bound: float, unit: float, of_states: bool) -> None:

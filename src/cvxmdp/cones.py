@@ -21,7 +21,7 @@ OfMultipliers = Callable[[Array], Array]
 """Turns the multipliers of all rows into the dual array of a constraint."""
 
 
-class Program(Protocol):
+class ConeProgram(Protocol):
     """What takes the rows."""
 
     def variables(self, count: int) -> Variables:
@@ -37,7 +37,7 @@ class Program(Protocol):
 class Stating:
     """Where a constraint states itself: in a program, on variables that make up d."""
 
-    program: Program
+    program: ConeProgram
     pairs: int
     entries: dict[Variables, float]
     """Variables, and what each counts, which together are the limited vector."""

@@ -47,9 +47,9 @@ class Hull:
 
     def __post_init__(self) -> None:
         """Find both ends: the policy that uses least, and the cheapest."""
-        self.free: Unconstrained = policy_iteration(self.dynamics, self.c)
+        self.unconstrained: Unconstrained = policy_iteration(self.dynamics, self.c)
         least = policy_iteration(self.dynamics, self.r)
-        for found in (least, self.free):
+        for found in (least, self.unconstrained):
             self._add(self._vertex(found))
 
     def _vertex(self, found: Unconstrained) -> Vertex:

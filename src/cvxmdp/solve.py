@@ -322,15 +322,15 @@ class Solve:
 
 
 def accept(
-    problem: Problem, tolerance: float, d: Array, duals: Sequence[Array], potential: Array, free: Unconstrained
+    problem: Problem, tolerance: float, d: Array, duals: Sequence[Array], potential: Array, unconstrained: Unconstrained
 ) -> Solution | None:
     """State the policy of an occupancy that is known already, if it is proven best; else return None.
 
-    ``duals`` and ``potential`` are of the proof, ``free`` is the best policy without limits.
+    ``duals`` and ``potential`` are of the proof, ``unconstrained`` is the best policy without limits.
     """
     solve = Solve(problem, tolerance, None, None, "nearest", False)
     judge = solve._begin(problem, [ENGINES["path"]], Goal(tolerance), None)
-    judge.prover.unconstrained = free
+    judge.prover.unconstrained = unconstrained
     judge.propose(d)
     judge.prove(duals, potential)
     judge.record(np.nan)

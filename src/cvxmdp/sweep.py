@@ -185,10 +185,10 @@ class Range:
     looser: str
 
     def __str__(self) -> str:
-        tight, free = ("below", "above") if self.looser == "higher" else ("above", "below")
+        tight, loose = ("below", "above") if self.looser == "higher" else ("above", "below")
         return (
             f"{printable(self.name)} binds between {self.tightest + 0.0:.6g} and {self.loosest + 0.0:.6g}: {tight} the "
-            f"first no policy obeys, {free} the second the limit costs nothing"
+            f"first no policy obeys, {loose} the second the limit costs nothing"
         )
 
 
@@ -365,7 +365,7 @@ def _by_hull(swept: Limited, order: Array, told: _Told) -> None:
         if found is not None:
             d, price, potential = found
             duals = [np.array([swept.looser * price])]
-            solution = accept(swept.at(value), swept.tolerance, d, duals, potential, hull.free)
+            solution = accept(swept.at(value), swept.tolerance, d, duals, potential, hull.unconstrained)
             if solution is not None:
                 swept.known[value] = solution
         swept.solve(value)
@@ -377,7 +377,7 @@ def _between(swept: Limited, order: Array, first: int, last: int, told: _Told) -
     for end in (first, last):
         swept.solve(float(order[end]))
         told.one()
-    free = policy_iteration(swept.problem.mdp.dynamics(), swept.problem.cost)
+    unconstrained = policy_iteration(swept.problem.mdp.dynamics(), swept.problem.cost)
     open_: list[tuple[int, int]] = [(first, last)]
     while open_:
         i, j = open_.pop()
@@ -393,7 +393,7 @@ def _between(swept: Limited, order: Array, first: int, last: int, told: _Told) -
                 nearer = a if share < 0.5 else b
                 proof = nearer.evidence.proofs["bound"]
                 at = swept.at(value)
-                if (found := accept(at, swept.tolerance, d, proof.duals, proof.potential, free)) is not None:
+                if (found := accept(at, swept.tolerance, d, proof.duals, proof.potential, unconstrained)) is not None:
                     swept.known[value] = found
                     told.one()
                     continue
@@ -427,33 +427,33 @@ def limit_range(problem: Problem, limit: str, options: Mapping[str, Any]) -> Ran
     """See :meth:`cvxmdp.Problem.range`."""
     swept = Limited.of(problem, limit, options)
     options = {"explain": False} | dict(options)
-    free = _solve(swept.problem.with_limits(swept.others), **options)
-    if free.status is Status.INFEASIBLE:
-        raise ValueError(f"no policy obeys the other limits, whatever {limit!r} is: {', '.join(free.violations)}")
+    without = _solve(swept.problem.with_limits(swept.others), **options)
+    if without.status is Status.INFEASIBLE:
+        raise ValueError(f"no policy obeys the other limits, whatever {limit!r} is: {', '.join(without.violations)}")
     way, each = swept.looser, swept.limit.total or 1.0
     side = swept.limit.one_sided()
     if side is None:
-        return Range(limit, *_curved_range(swept, free), "higher" if way > 0 else "lower")
+        return Range(limit, *_curved_range(swept, without), "higher" if way > 0 else "lower")
     row = side[0] * side[1]
     least = swept.problem.with_limits(swept.others, row)
     least.sense = "minimize"
     tight = _solve(least, **options).value
     # Of the policies that are best without the limit, the one that uses least of it.
-    level = float(row @ free.occupancy)
+    level = float(row @ without.occupancy)
     if not swept.problem.terms:
         sign = -1.0 if swept.problem.sense == "maximize" else 1.0
-        scale = float(np.abs(problem.cost) @ free.occupancy)
-        as_good = Budget(problem.cost, at_most=sign * free.value + swept.tolerance * scale, name=f"{limit}: as good")
+        scale = float(np.abs(problem.cost) @ without.occupancy)
+        as_good = Budget(problem.cost, at_most=sign * without.value + swept.tolerance * scale, name=f"{limit}: as good")
         thrifty = swept.problem.with_limits([*swept.others, as_good.bind(problem.mdp)], row)
         thrifty.sense = "minimize"
-        found = _solve(thrifty, warm_start=free, **options)
+        found = _solve(thrifty, warm_start=without, **options)
         level = min(level, found.value) if found.status is Status.OPTIMAL else level
     return Range(limit, way * tight * each, way * max(level, tight) * each, "higher" if way > 0 else "lower")
 
 
-def _curved_range(swept: Limited, free: Solution) -> tuple[float, float]:
+def _curved_range(swept: Limited, without: Solution) -> tuple[float, float]:
     """Return the tightest limit, as what an impossible one would have to become, and the one that is used freely."""
-    loosest = float(np.ravel(swept.limit.level(free.occupancy))[0])
+    loosest = float(np.ravel(swept.limit.level(without.occupancy))[0])
     words, arrays = swept.limit.stated()
     if words["kind"] == "entropic" and words["sign"] > 0:
         impossible = 1.001 * float(np.log(max(arrays["reference"].size, 2))) + 1.0

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from cvxmdp.barriers import Barrier, Box, Curve, Powers, Quadratic, View
+from cvxmdp.barriers import Barrier, BoxPart, Curve, Powers, Quadratic, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated, masked
 from cvxmdp.cones import OfMultipliers, Stating, Variables
 from cvxmdp.constraints import kernels
@@ -314,7 +314,7 @@ class NormBall(Constraint, Ranked):
             curve = Curve(view, Quadratic(center, w, self.radius))
             return Barrier([curve], lambda unit, price, lack: view.fill(unit * curve.force))
         if np.isinf(p):
-            box = Box(view, center + self.radius, center - self.radius)
+            box = BoxPart(view, center + self.radius, center - self.radius)
             return Barrier([box], lambda unit, price, lack: view.fill(unit * box.net))
         powers = Powers(view, center, p, self.radius)
         return Barrier([powers], lambda unit, price, lack: view.fill(unit * powers.force))

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from cvxmdp.barriers import Barrier, Box, View
+from cvxmdp.barriers import Barrier, BoxPart, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated, masked
 from cvxmdp.cones import OfMultipliers, Stating
 from cvxmdp.constraints.arguments import check_point, limits, numbers
@@ -159,7 +159,7 @@ class Bounds(Constraint, Ranked):
         return np.asarray(np.maximum(change, view.take(self.lower) / INSIDE / view.d))
 
     def barrier(self, view: View, unit: float) -> Barrier:
-        box = Box(view, view.take(self.upper), view.take(self.lower))
+        box = BoxPart(view, view.take(self.upper), view.take(self.lower))
 
         def dual(unit: float, price: float, lack: Array) -> Array:
             out = view.fill(unit * box.net)

@@ -77,10 +77,10 @@ class Entropic:
             total += spread.rest * float(share + np.max(logs) + 1)
         return total
 
-    def smooth(self, view: View, bound: float, unit: float) -> barriers.Entropic:
+    def smooth(self, view: View, bound: float, unit: float) -> barriers.RelativeEntropy:
         """Return F as path following sees it; a reference of visits is even."""
         reference = view.take(self.reference) if self.owner is None else np.ones(view.num_states)
-        return barriers.Entropic(view, reference, bound, unit, self.owner is not None)
+        return barriers.RelativeEntropy(view, reference, bound, unit, self.owner is not None)
 
     def subgradient(self, view: View, weight: float, slope: Array, price: float, lack: Array) -> Array:
         """Return ``weight`` times the slope over all entries, and what pairs lack of a reduced cost of zero.

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from cvxmdp.barriers import Barrier, Caps, Part, Rows, View
+from cvxmdp.barriers import Barrier, Caps, Part, RowsPart, View
 from cvxmdp.blocks import Constraint, Response, Spread, Stated
 from cvxmdp.cones import OfMultipliers, Stating
 from cvxmdp.constraints.arguments import check_point, check_size, limits, number, numbers
@@ -519,7 +519,7 @@ class Linear(Constraint, Ranked):
             caps = Caps(view, states[of_states], upper[of_states] / scale, lower[of_states] / scale)
             parts.append(caps)
         if others.size:
-            rows = Rows(view, view.take(_dense(self.rows[others])), upper[others], lower[others])
+            rows = RowsPart(view, view.take(_dense(self.rows[others])), upper[others], lower[others])
             parts.append(rows)
 
         def dual(unit: float, price: float, lack: Array) -> Array:

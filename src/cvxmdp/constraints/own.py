@@ -129,7 +129,7 @@ class Custom(Constraint):
     def relaxed(self, amount: float, relative: bool = False) -> Custom:
         """Return the set of all points within a distance."""
         out = copy.copy(self)
-        out._set = Grown(self, amount * self.units(relative))
+        out._set = Neighbourhood(self, amount * self.units(relative))
         return out
 
     def restated(self, dual: Array, relaxed: Constraint) -> Array:
@@ -145,7 +145,7 @@ class Custom(Constraint):
         return float(unit(self, relative, self.size**-0.5))  # the length of an even occupancy
 
 
-class Grown:
+class Neighbourhood:
     """All points within a distance of a set."""
 
     def __init__(self, inner: Custom, distance: float) -> None:

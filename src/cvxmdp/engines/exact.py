@@ -204,7 +204,7 @@ class Exact:
         parts = np.stack([high, np.asarray(x - high, dtype=np.float64)])
         return Visits(parts, np.asarray(w, dtype=np.float64) * (1 + 2 * EPS), rest)
 
-    def _chain(self, pi: Array, tolerance: float) -> Chain:
+    def _chain(self, pi: Array, tolerance: float) -> PolicyChain:
         """Return the chain of a policy in the precision that the tolerance needs."""
         mdp = self.mdp
         taken = np.flatnonzero(pi)
@@ -220,7 +220,7 @@ class Exact:
         if coarse(longest):
             inflow = (1 - mdp.discount) * mdp.initial
             owner = self.dynamics.owner
-            return Chain(lambda x: self.dynamics.flow(x[owner] * pi), inflow, longest, EPS)
+            return PolicyChain(lambda x: self.dynamics.flow(x[owner] * pi), inflow, longest, EPS)
         rho = _proportions(mdp.initial)
         gamma = FINE(mdp.discount)
         state = mdp.state[taken]
@@ -249,11 +249,11 @@ class Exact:
                     out += (shares[k : k + step] * x[state[k : k + step]] / rows.sum(axis=1)) @ rows
                 return out
 
-        return Chain(lambda x: x - gamma * inflows(x), (1 - gamma) * rho, longest, FINE_EPS)
+        return PolicyChain(lambda x: x - gamma * inflows(x), (1 - gamma) * rho, longest, FINE_EPS)
 
 
 @dataclass(frozen=True, eq=False)
-class Chain:
+class PolicyChain:
     """``A = I - gamma P_pi'`` in some precision, and ``(1 - gamma) rho``."""
 
     applied: Callable[[Any], Any]
@@ -268,7 +268,7 @@ class Chain:
 
 
 def _corrected(
-    chain: Chain, solve: Callable[[Array], Array], rhs: Any, wanted: float, start: Array | None
+    chain: PolicyChain, solve: Callable[[Array], Array], rhs: Any, wanted: float, start: Array | None
 ) -> tuple[Any, Any]:
     """Solve ``A x = rhs >= 0`` until the residual is ``wanted`` of x in every entry; also return the residual."""
     known = np.zeros(rhs.shape) if start is None else start

@@ -182,10 +182,10 @@ def _until_none(d: Array, way: Array, pairs: Indices, noise: Array, reach: float
 
 
 def _until_bound(
-    linear: Linear, level: Array, change: Array, free: Mask, noise: Array, reach: float
+    linear: Linear, level: Array, change: Array, open_rows: Mask, noise: Array, reach: float
 ) -> tuple[float, int | None]:
-    """Return how far one can go until one of the free rows binds, at most the reach, and which row that is."""
-    moves = free & (np.abs(change) > noise)
+    """Return how far one can go until one of the open rows binds, at most the reach, and which row that is."""
+    moves = open_rows & (np.abs(change) > noise)
     left = np.where(change > 0, linear.upper - level, level - linear.lower)
     steps = np.divide(np.maximum(left, 0.0), np.abs(change), out=np.full(level.size, np.inf), where=moves)
     first = int(np.argmin(steps))
