@@ -28,7 +28,8 @@ from cvxmdp.barriers import (
     View,
 )
 from cvxmdp.dynamics.normal import Pattern
-from cvxmdp.engines.path import GROUND_WEIGHT, Point, Program
+from cvxmdp.engines.path import GROUND_WEIGHT, Point
+from cvxmdp.engines.path_program import Program
 from engine_oracles import interior_occupancy
 from oracles import flow_matrix, inflow, random_model
 

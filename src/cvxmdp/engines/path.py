@@ -15,23 +15,19 @@ visited, so that visits of 1e-100 are as well scaled as those near one.  A step 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import scipy.sparse as sp
 
 from cvxmdp import interrupts
-from cvxmdp.barriers import Barrier, Part, View
-from cvxmdp.dynamics.normal import LONG_STATES, Pattern, reached_states
+from cvxmdp.dynamics.normal import LONG_STATES
 from cvxmdp.engines.base import Engine, Proposal, Proposals, Task
-from cvxmdp.engines.presolve import indicator, policy_iteration
-from cvxmdp.mdp import MDP, Array, Indices
+from cvxmdp.engines.path_program import Program
+from cvxmdp.mdp import Array
 from cvxmdp.threads import one_blas_thread
-
-Mask = npt.NDArray[np.bool_]
 
 MOST_STEPS = 150
 """Most problems take 6 to 30; caps of 1e-14 in far corners of a grid take 126 to 150."""
@@ -51,31 +47,19 @@ SHORT, CALMER = 0.1, (0.3, 0.1, 0.0)
 """A step shorter than this is replaced by one that does these shares of what is to be done besides centring."""
 FINE, SHARES = 0.8, (0.5, 0.25, 0.1, 0.0)
 """Where steps are shorter than the first, shares of the second-order correction are tried for the longest step."""
-SOFT = (0.5, 0.1)
-"""Shares of the even policy in the policies near the best one, whose visits weigh the states."""
-MOST_LEADS, LEAD_ROUNDS = 3, 10
-"""How often policies are added that lead towards limits far away, and how many rounds each may take to find."""
-MOST_RAISE = 1e3
-"""Rare states weigh as the root of their visits, but no more than this many times as much as these: limits may ask for
-more visits than the first policies make."""
-EVEN_START = 1e-12
-"""Share of an even initial distribution that is mixed in, relative to what limits can notice, so that no state is
-visited less often by orders of magnitude than need be."""
 NEGLIGIBLE = 1e-13
 """Visits of a state, relative to what limits can notice, whose pairs do not shorten steps: in a tandem queue of 1600
 states they would make 41 steps of 17."""
-LEAST_NOTICE = 1e-12
-"""Visits that the cost can notice, relative to its largest entry, are at least this many."""
 LEAST_LIFT = 1e-3
 """By how much reduced costs are raised at the start at least, relative to the cost."""
 LOW = 0.1
 """Least reduced cost at the start, relative to their mean."""
 READY = 0.2
 """A point is judged once what is left is within this share of the tolerance."""
-STALL = 6
-"""Steps without progress towards the limits after which a proof is tried that no policy obeys."""
 PENALTY = 10.0
 """Price of a forbidden pair, in multiples of the largest cost and of the range of values."""
+STALL = 6
+"""Steps without progress towards the limits after which a proof is tried that no policy obeys."""
 
 
 @dataclass(frozen=True)
@@ -108,168 +92,32 @@ class Path(Engine):
             return
         # Fronts of sparse factors are too small for a second thread.
         with one_blas_thread(program.pattern.order is not None):
-            point = Point(program)
-            least_open, since = np.inf, 0
+            point, stall = Point(program), Stall(task.tolerance)
             for _ in range(MOST_STEPS):
                 point.linearize()
-                left = max(point.gap, point.open)
-                if not np.isfinite(left):
+                if not np.isfinite(point.left):
                     return
-                since = 0 if point.open < 0.5 * least_open else since + 1
-                least_open = min(least_open, point.open)
-                stalled = since >= STALL and point.open > task.tolerance
-                since = 0 if stalled else since
-                yield program.proposal(point, left, left <= READY * task.tolerance, stalled)
+                yield point.proposal(point.left <= READY * task.tolerance, stall.found(point.open))
                 if not point.step():
                     break
             point.linearize()
-            left = max(point.gap, point.open)
-            if np.isfinite(left):
-                yield program.proposal(point, left, ready=True, suspect=False)
+            if np.isfinite(point.left):
+                yield point.proposal(ready=True, suspect=False)
 
 
-class Program:
-    """A problem as the method sees it: pairs that may be taken in states that are reached, in units of the cost."""
+class Stall:
+    """Notes steps without progress towards the limits: multipliers then may prove that no policy obeys."""
 
-    def __init__(
-        self, task: Task, view: View, pattern: Pattern, unit: float, q: Array, chance: float, noticed: float
-    ) -> None:
-        self.task, self.view, self.pattern, self.unit, self.q = task, view, pattern, unit, q
-        self.chance, self.noticed = chance, noticed
-        self.c: Array = view.take(task.c) / unit
-        self.parts: list[Part] = []
-        self.of_member: list[Barrier] = []
+    def __init__(self, tolerance: float) -> None:
+        self.tolerance, self.least, self.since = tolerance, np.inf, 0
 
-    @classmethod
-    def of(cls, task: Task) -> Program | None:
-        """State a problem; None where a set or term has no barrier, or where what is forbidden cannot be avoided."""
-        mdp, members = task.mdp, task.blocks.members
-        allowed = np.ones(mdp.num_pairs, dtype=bool)
-        for member in members:
-            if (forbidden := member.forbidden()) is not None:
-                allowed &= ~forbidden
-        whole = task.dynamics.pattern if np.all(allowed) else None
-        found = (np.arange(mdp.num_pairs), np.arange(mdp.num_states), 1.0) if whole else _reached(mdp, allowed)
-        if found is None:
-            return None
-        kept, states, chance = found
-        noticed = _noticed(task)
-        inflow, d = _start(task, kept, states, EVEN_START * noticed)
-        if not np.all(d > 0):
-            return None
-        owner = np.searchsorted(states, mdp.state[kept])
-        pattern = whole or Pattern.of(mdp.transitions[kept][:, states], owner, states.size, mdp.discount)
-        visits = pattern.per_state(d)
-        visits *= np.minimum(np.sqrt(1 / (states.size * visits)), MOST_RAISE)
-        weights = (visits / np.diff(pattern.first))[owner]
-        view = View(owner, states, None if kept.size == mdp.num_pairs else kept, mdp.num_pairs, weights, d)
-        for member in members:
-            if (change := member.shrink(view)) is not None:
-                view = replace(view, weights=view.weights * change, d=view.d * change)
-        unit = float(np.abs(view.take(task.c)) @ view.d) + task.blocks.size_of_value(view.fill(view.d))
-        program = cls(task, view, pattern, unit if unit > 0 else 1.0, inflow[states], chance, noticed)
-        for member in members:
-            stated = member.barrier(view, program.unit)
-            if stated is None:
-                return None
-            program.parts += stated.parts
-            program.of_member.append(stated)
-        return program
-
-    def proposal(self, point: Point, left: float, ready: bool, suspect: bool) -> Proposal:
-        """Propose the policy and the duals of a point."""
-        return Proposal(
-            lambda: self.view.fill(point.d), lambda: self.duals(point), lambda: self.values(point), left, ready,
-            suspect=suspect,
-        )  # fmt: skip
-
-    def duals(self, point: Point) -> list[Array]:
-        """Return one dual array a member in the user's units; what is forbidden costs more than any detour."""
-        range_of_costs = float(np.max(np.abs(self.task.c))) + self.unit * float(np.ptp(point.V))
-        # What is saved by way of a forbidden pair may be saved for ever, and the pair may be met by chance.
-        price = PENALTY * range_of_costs / (self.chance * (1 - self.task.dynamics.gamma))
-        lack = self.unit * np.maximum(-(point.Z[: point.num] + point.off), 0.0)
-        return [stated.dual(self.unit, price, lack) for stated in self.of_member]
-
-    def values(self, point: Point) -> Array:
-        """Return the values of all states."""
-        V = self.task.unconstrained.V.copy()
-        V[self.view.states] = self.unit * (point.V + point.level / (1 - self.task.dynamics.gamma))
-        return V
-
-
-def _reached(mdp: MDP, allowed: Mask) -> tuple[Indices, Indices, float] | None:
-    """Return the allowed pairs that never lead to where none is allowed, and the states that they reach.
-
-    Also return how likely it is at least that other allowed pairs lead there.  None where the process begins in states
-    without such pairs.
-    """
-    chance = 1.0
-    S, owner, P = mdp.num_states, mdp.state, sp.csr_array(mdp.transitions)
-    while np.any(closed := np.bincount(owner[allowed], minlength=S) == 0):
-        likely = P @ closed.astype(np.float64)
-        leads = allowed & (likely > 0)
-        chance *= float(np.min(likely[leads], initial=1.0))
-        if not np.any(leads):
-            if np.any(mdp.initial[closed] > 0):
-                return None
-            break
-        allowed = allowed & ~leads
-    kept = np.flatnonzero(allowed)
-    states = reached_states(P[kept], owner[kept], mdp.initial)
-    return kept[np.isin(owner[kept], states)], states, chance
-
-
-def _noticed(task: Task) -> float:
-    """Return how rare visits have to be so that neither the cost nor a limit can notice them."""
-    largest = float(np.max(np.abs(task.c)))
-    # Without limits the cost may be next to nothing, which says little of what it is with them.
-    of_cost = max(task.best.scale / largest, LEAST_NOTICE) if largest > 0 else 1.0
-    return min(1.0, of_cost, *(member.room() for member in task.blocks.members))
-
-
-def _start(task: Task, kept: Indices, states: Indices, share: float) -> tuple[Array, Array]:
-    """Return the inflow, a share of it into all states, and the mean occupancy of the pairs under some policies.
-
-    These are the even policy, some between it and the best one without limits, and some that lead into the limits.
-    """
-    dynamics, owner = task.dynamics, task.dynamics.owner
-    rho = (1 - share) * dynamics.rho
-    rho[states] += share / states.size
-    even = np.zeros(dynamics.num_pairs)
-    even[kept] = 1.0
-    outside = np.ones(dynamics.num_states, dtype=bool)
-    outside[states] = False
-    even[outside[owner]] = 1.0  # what is done there does not matter
-    even /= dynamics.per_state(even)[owner]
-    best = indicator(dynamics, task.unconstrained.pairs)
-    best = np.where((even[task.unconstrained.pairs] > 0)[owner], best, even)
-    inflow = (1 - dynamics.gamma) * rho
-
-    def occupancy(pi: Array) -> Array:
-        # What flows in is the least; solvers that stop early may have found less of rare visits.
-        return np.maximum(dynamics.backward(pi)(inflow), inflow)[owner] * pi
-
-    found = [occupancy((1 - soft) * best + soft * even) for soft in (1.0, *SOFT)]
-    for member in task.blocks.constraints:
-        if (inside := member.inside(np.mean(found, axis=0))) is not None:
-            mass = np.where(even > 0, np.maximum(inside, 0.0), 0.0)
-            visits = dynamics.per_state(mass)[owner]
-            pi = np.divide(mass, visits, out=even.copy(), where=visits > 0)
-            found.append(occupancy((1 - SOFT[-1]) * pi + SOFT[-1] * even))
-    V = None
-    for _ in range(MOST_LEADS):
-        # Policies that lead towards limits which are far from being obeyed.
-        d = np.mean(found, axis=0)
-        leads = [lead for member in task.blocks.constraints if (lead := member.lead(d)) is not None]
-        if not leads or interrupts.over(task.deadline):
-            break
-        for lead in leads:
-            led = policy_iteration(dynamics, lead, V, rounds=LEAD_ROUNDS)
-            V, pi = led.V, indicator(dynamics, led.pairs)
-            pi = np.where((even[led.pairs] > 0)[owner], pi, even)
-            found.append(occupancy((1 - SOFT[-1]) * pi + SOFT[-1] * even))
-    return inflow, np.mean(found, axis=0)[kept]
+    def found(self, missing: float) -> bool:
+        """Say whether it is time to try a proof, once every few steps."""
+        self.since = 0 if missing < 0.5 * self.least else self.since + 1
+        self.least = min(self.least, missing)
+        stalled = self.since >= STALL and missing > self.tolerance
+        self.since = 0 if stalled else self.since
+        return stalled
 
 
 class Point:
@@ -323,6 +171,33 @@ class Point:
         """See what the equations look like here, and how far they are from holding."""
         self.gap, self.mu, self.open, self.lacking = self.core.linearize(self.level)
 
+    @property
+    def left(self) -> float:
+        """What is left to do: the gap, or what the equations are off by."""
+        return max(self.gap, self.open)
+
+    def proposal(self, ready: bool, suspect: bool) -> Proposal:
+        """Propose the policy and the duals of this point."""
+        return Proposal(
+            lambda: self.program.view.fill(self.d), self.duals, self.values, self.left, ready, suspect=suspect
+        )  # fmt: skip
+
+    def duals(self) -> list[Array]:
+        """Return one dual array a member in the user's units; what is forbidden costs more than any detour."""
+        program = self.program
+        range_of_costs = float(np.max(np.abs(program.task.c))) + program.unit * float(np.ptp(self.V))
+        # What is saved by way of a forbidden pair may be saved for ever, and the pair may be met by chance.
+        price = PENALTY * range_of_costs / (program.chance * (1 - program.task.dynamics.gamma))
+        lack = program.unit * np.maximum(-(self.Z[: self.num] + self.off), 0.0)
+        return [stated.dual(program.unit, price, lack) for stated in program.of_member]
+
+    def values(self) -> Array:
+        """Return the values of all states."""
+        program = self.program
+        V = program.task.unconstrained.V.copy()
+        V[program.view.states] = program.unit * (self.V + self.level / (1 - program.task.dynamics.gamma))
+        return V
+
     def move(self, aims: Array | float, full: float) -> Array:
         """Return the move towards products ``X Z = aims``, in full, or with ``full`` zero as a correction."""
         move = np.empty(self.core.size)
@@ -334,52 +209,13 @@ class Point:
         """Take one step; return whether it led anywhere."""
         if not self._factored():
             return False
-        X, Z, W, of_X, of_Z = self.X, self.Z, self.W, self.of_X, self.of_Z
-        ahead = self.move(0.0, 1.0)
-        primal, dual = (min(1.0, length) for length in self._lengths(ahead))
-        left = float((X + primal * ahead[of_X]) @ (Z + dual * ahead[of_Z]))
-        aim = (left / self.gap) ** 3 * self.mu
-        aims = aim * W
-        move = ahead + self.move(aims - ahead[of_X] * ahead[of_Z], 0.0)
-        lengths = self._lengths(move)
-        even = None
-        if min(lengths) < FINE:
-            # The second-order correction may be too long: take the share of it that leads farthest.
-            even = self.move(W, 0.0)
-            centred = ahead + aim * even
-            bent = move - centred
-            best, lengths = 1.0, lengths
-            for share in SHARES:
-                reach = self._lengths(centred, bent, share)
-                if _reach(reach) > 1.01 * _reach(lengths):
-                    best, lengths = share, reach
-            move = centred + best * bent
-        for _ in range(CORRECTIONS):
-            if min(lengths) >= LONG:
-                break
-            further = [min(1.0, 1.1 * length + 0.1) for length in lengths]
-            products = (X + further[0] * move[of_X]) * (Z + further[1] * move[of_Z])
-            wanted = np.maximum(np.clip(products, aims / FACTOR, aims * FACTOR) - products, -FACTOR * aims)
-            tried = move + self.move(wanted, 0.0)
-            reach = self._lengths(tried)
-            if _reach(reach) < _reach(lengths) + 0.1 * (sum(further) - _reach(lengths)):
-                break
-            move, lengths = tried, reach
-        full = 1.0
-        self.calmed = min(lengths) < SHORT and not self.calmed
+        moves = Moves(self)  # Mehrotra's predictor
+        move, lengths = moves.recentred(*moves.corrected())  # his corrector, then Gondzio's corrections
+        self.calmed, full = min(lengths) < SHORT and not self.calmed, 1.0
         if self.calmed:
-            # Too near the border to go on: bring the products together first, and do less about all else.
-            even = self.move(W, 0.0) if even is None else even
-            spread = self.move(X * Z, 0.0)
-            for share in CALMER:
-                calm = share * ahead + self.mu * even + (share - 1) * spread
-                reach = self._lengths(calm)
-                if min(reach) > 2 * min(lengths):
-                    move, lengths, full = calm, reach, share
-                if min(lengths) >= SHORT:
-                    break
+            move, full = moves.calmed(move, lengths)
         self.core.refine(move, full)
-        primal, dual = (min(1.0, BACK_OFF * length) for length in self._lengths(move))
+        primal, dual = (min(1.0, BACK_OFF * length) for length in self.lengths(move))
         if not (np.isfinite(primal + dual) and max(primal, dual) > SHORTEST):
             return False
         self.level += self.core.advance(move, primal, dual)
@@ -391,10 +227,76 @@ class Point:
             return self.core.factor(GROUND_WEIGHT)
         return interrupts.patiently(lambda: self.core.factor(GROUND_WEIGHT))
 
-    def _lengths(self, *move: Any) -> tuple[float, float]:
+    def lengths(self, *move: Any) -> tuple[float, float]:
         """The longest steps along a move, with a share of another, that leave slacks, and multipliers, positive."""
         primal, dual = self.core.lengths(*move)
         return (primal, dual) if self.straight else (min(primal, dual),) * 2
+
+    def products(self, move: Array, primal: float, dual: float) -> Array:
+        """``X Z`` after steps of these lengths."""
+        return np.asarray((self.X + primal * move[self.of_X]) * (self.Z + dual * move[self.of_Z]))
+
+
+class Moves:
+    """The moves that one factor of Newton's system gives at a point."""
+
+    def __init__(self, point: Point) -> None:
+        self.point = point
+        self.ahead = point.move(0.0, 1.0)
+        """Mehrotra's predictor, towards products of zero."""
+        primal, dual = (min(1.0, length) for length in point.lengths(self.ahead))
+        left = float((point.X + primal * self.ahead[point.of_X]) @ (point.Z + dual * self.ahead[point.of_Z]))
+        self.aim = (left / point.gap) ** 3 * point.mu
+        """The mu that is aimed at."""
+
+    @cached_property
+    def centring(self) -> Array:
+        """What one more unit of mu adds to a move."""
+        return self.point.move(self.point.W, 0.0)
+
+    def corrected(self) -> tuple[Array, tuple[float, float]]:
+        """Mehrotra's corrector, and how far it leads; where that is short, the share of it that leads farthest."""
+        point, ahead = self.point, self.ahead
+        move = ahead + point.move(self.aim * point.W - ahead[point.of_X] * ahead[point.of_Z], 0.0)
+        lengths = point.lengths(move)
+        if not min(lengths) < FINE:
+            return move, lengths
+        centred = ahead + self.aim * self.centring
+        second, best = move - centred, 1.0
+        for share in SHARES:
+            reach = point.lengths(centred, second, share)
+            if _reach(reach) > 1.01 * _reach(lengths):
+                best, lengths = share, reach
+        return centred + best * second, lengths
+
+    def recentred(self, move: Array, lengths: tuple[float, float]) -> tuple[Array, tuple[float, float]]:
+        """Gondzio's corrections: products that a longer step would leave far from the aim are brought back to it."""
+        point, aims = self.point, self.aim * self.point.W
+        for _ in range(CORRECTIONS):
+            if min(lengths) >= LONG:
+                break
+            further = [min(1.0, 1.1 * length + 0.1) for length in lengths]
+            products = point.products(move, *further)
+            wanted = np.maximum(np.clip(products, aims / FACTOR, aims * FACTOR) - products, -FACTOR * aims)
+            tried = move + point.move(wanted, 0.0)
+            reach = point.lengths(tried)
+            if _reach(reach) < _reach(lengths) + 0.1 * (sum(further) - _reach(lengths)):
+                break
+            move, lengths = tried, reach
+        return move, lengths
+
+    def calmed(self, move: Array, lengths: tuple[float, float]) -> tuple[Array, float]:
+        """Too near the border to go on: bring the products together first, and do less, a share, about all else."""
+        point, full = self.point, 1.0
+        spread = point.move(point.X * point.Z, 0.0)
+        for share in CALMER:
+            calm = share * self.ahead + point.mu * self.centring + (share - 1) * spread
+            reach = point.lengths(calm)
+            if min(reach) > 2 * min(lengths):
+                move, lengths, full = calm, reach, share
+            if min(lengths) >= SHORT:
+                break
+        return move, full
 
 
 def _slices(sizes: Sequence[int], start: int) -> list[slice]:
