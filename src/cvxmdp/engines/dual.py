@@ -36,7 +36,7 @@ SETTLING_STEPS, SETTLE_ACCURACY = 15, 1e-10
 """Most steps over price and level, and how exactly d adds up to one and meets the limit after them."""
 LOOSEST = 0.1
 """Newton's system is solved to this relative accuracy at least; nearer to the end in step with what is left."""
-SHIFTS = (1e-12, 1e-8, 10.0)
+DAMPINGS = (1e-12, 1e-8, 10.0)
 """Added to the Hessian, relative to its diagonal: least, first and most.  It keeps states without visited pairs in
 place; it grows a hundredfold after a short step and falls tenfold after a full one."""
 ENOUGH = 0.1
@@ -77,42 +77,77 @@ class Dual(Engine):
         """Climb, until the dual is higher than any cost: it rises without end where no policy obeys."""
         limit = task.blocks.constraints[0].separable()
         assert limit is not None
-        dynamics, c, start = task.dynamics, task.c, task.start
-        V = task.unconstrained.V if start is None else start.V
-        inflow = (1 - dynamics.gamma) * dynamics.rho
-        highest = float(np.max(c))
-        q = dynamics.advantage(c, V)
-        mu = limit.price(q) if start is None else limit.price_of(start.duals[0]) or limit.price(q)
-        if not (np.isfinite(mu) and mu > 0):  # every policy costs the same
+        point = _begun(task, limit)
+        if point is None:
             return
-        before, shift = 1.0, SHIFTS[1]
-        begun = dynamics.passes
+        highest, begun = float(np.max(task.c)), task.dynamics.passes
         for _ in range(MOST_STEPS):
-            if dynamics.passes - begun > MOST_PASSES:
+            if task.dynamics.passes - begun > MOST_PASSES:
                 return
-            lift, mu, at = settle(limit, q, mu)
-            V, q = V + lift / (1 - dynamics.gamma), q - lift
-            flow, border = dynamics.flow_of_two(at.d, -at.weights * at.slope)
-            r, g = inflow - flow, at.value - limit.bound
-            height = float(inflow @ V) - mu * limit.bound + at.least
-            left = max(float(np.abs(r).sum()) / (1 - dynamics.gamma), abs(g) / limit.scale)
-            yield Proposal(
-                at.d.copy, partial(_duals, limit, at, mu), partial(np.copy, V), left, left <= READY * task.tolerance
-            )
-            if height > highest or not np.isfinite(height):
+            point.settle()
+            yield point.proposal()
+            if point.dual_value > highest or not np.isfinite(point.dual_value):
                 return
-            exact = max(min(left, left / max(before, 1e-300)), ENOUGH * task.tolerance / max(left, 1e-300))
-            x, m = direction(dynamics, at, r, border, g, min(LOOSEST, exact), shift)
-            change, rise = dynamics.advantage(np.zeros_like(c), x), float(r @ x) + g * m
+            if not point.climb(*point.direction()):
+                return
 
-            below = partial(_below, limit, (float(inflow @ V), q, mu), (float(inflow @ x), change, m))
-            length, _, _ = armijo(below, -height, -rise, 1e-14 * abs(height), SHORTEST, _longest(mu, m))
-            shift = min(max(shift * (0.1 if length == 1.0 else 100.0 if length < 0.1 else 1.0), SHIFTS[0]), SHIFTS[2])
-            if length < SHORTEST:
-                if shift == SHIFTS[2]:
-                    return
-                continue
-            V, mu, q, before = V + length * x, mu + length * m, q + length * change, left
+
+class DualPoint:
+    """Where the method is: V, the price mu, the advantages ``q = c + M V`` and the best d there."""
+
+    def __init__(self, task: Task, limit: Separable, V: Array, q: Array, mu: float) -> None:
+        self.dynamics, self.limit, self.tolerance = task.dynamics, limit, task.tolerance
+        self.V, self.q, self.mu = V, q, mu
+        self.inflow = (1 - self.dynamics.gamma) * self.dynamics.rho
+        self.left, self.before, self.damping = 1.0, 1.0, DAMPINGS[1]
+
+    def settle(self) -> None:
+        """Climb over the price and the level of V; find the gradient ``(r, g)`` there, and what is left to do."""
+        limit, gamma = self.limit, self.dynamics.gamma
+        level, self.mu, at = settle(limit, self.q, self.mu)
+        self.V, self.q, self.at = self.V + level / (1 - gamma), self.q - level, at
+        flow, self.border = self.dynamics.flow_of_two(at.d, -at.weights * at.slope)
+        self.r, self.g = self.inflow - flow, at.value - limit.bound
+        self.dual_value = float(self.inflow @ self.V) - self.mu * limit.bound + at.least
+        self.left = max(float(np.abs(self.r).sum()) / (1 - gamma), abs(self.g) / limit.scale)
+
+    def proposal(self) -> Proposal:
+        """Propose the best d, and the price."""
+        return Proposal(
+            self.at.d.copy, partial(_duals, self.limit, self.at, self.mu), partial(np.copy, self.V), self.left,
+            self.left <= READY * self.tolerance,
+        )  # fmt: skip
+
+    def direction(self) -> tuple[Array, float]:
+        """Solve Newton's system, as exactly as the last step was good."""
+        exact = max(
+            min(self.left, self.left / max(self.before, 1e-300)), ENOUGH * self.tolerance / max(self.left, 1e-300)
+        )
+        accuracy = min(LOOSEST, exact)
+        return direction(self.dynamics, self.at, self.r, self.border, self.g, accuracy, self.damping)
+
+    def climb(self, x: Array, m: float) -> bool:
+        """Go along a change of V and of the price as long as the dual rises (Armijo); False where that is nowhere."""
+        change, rise = self.dynamics.advantage(np.zeros_like(self.q), x), float(self.r @ x) + self.g * m
+        here, along = (float(self.inflow @ self.V), self.q, self.mu), (float(self.inflow @ x), change, m)
+        below, rounding = partial(_below, self.limit, here, along), 1e-14 * abs(self.dual_value)
+        length, _, _ = armijo(below, -self.dual_value, -rise, rounding, SHORTEST, _longest(self.mu, m))
+        factor = 0.1 if length == 1.0 else 100.0 if length < 0.1 else 1.0
+        self.damping = min(max(self.damping * factor, DAMPINGS[0]), DAMPINGS[2])
+        if length < SHORTEST:
+            return self.damping < DAMPINGS[2]
+        self.V, self.mu, self.q = self.V + length * x, self.mu + length * m, self.q + length * change
+        self.before = self.left
+        return True
+
+
+def _begun(task: Task, limit: Separable) -> DualPoint | None:
+    """Begin at the best policy without limits or where a similar problem ended; None where every policy costs alike."""
+    start = task.start
+    V = task.unconstrained.V if start is None else start.V
+    q = task.dynamics.advantage(task.c, V)
+    mu = limit.price(q) if start is None else limit.price_of(start.duals[0]) or limit.price(q)
+    return DualPoint(task, limit, V, q, mu) if np.isfinite(mu) and mu > 0 else None
 
 
 def _duals(limit: Separable, at: BestReply, mu: float) -> list[Array]:
@@ -120,11 +155,11 @@ def _duals(limit: Separable, at: BestReply, mu: float) -> list[Array]:
 
 
 def settle(limit: Separable, q: Array, mu: float) -> tuple[float, float, BestReply]:
-    """Climb over the price, and over a constant added to V, which needs no pass over P; return how much q falls by.
+    """Climb over the price, and over the level of V, which needs no pass over P; return how much q falls by.
 
     At the top d adds up to one and meets the limit.
     """
-    lift, at = 0.0, limit.respond(q, mu)
+    level, at = 0.0, limit.respond(q, mu)
     for _ in range(SETTLING_STEPS):
         g = np.array([0.0 if at.even else 1.0 - float(at.d.sum()), at.value - limit.bound])
         if max(abs(g[0]), abs(g[1]) / limit.scale) <= SETTLE_ACCURACY:
@@ -136,14 +171,14 @@ def settle(limit: Separable, q: Array, mu: float) -> tuple[float, float, BestRep
         if not (np.all(np.isfinite(H)) and np.linalg.det(H) > 0):
             break
         t, m = (float(step) for step in np.linalg.solve(H, g))
-        height = lift - mu * limit.bound + at.least
-        below = partial(_below, limit, (lift, q - lift, mu), (t, -t, m))
-        rounding = 1e-14 * abs(height)
-        length, _, there = armijo(below, -height, -float(g @ (t, m)), rounding, SHORTEST, _longest(mu, m))
+        dual_value = level - mu * limit.bound + at.least
+        below = partial(_below, limit, (level, q - level, mu), (t, -t, m))
+        rounding = 1e-14 * abs(dual_value)
+        length, _, there = armijo(below, -dual_value, -float(g @ (t, m)), rounding, SHORTEST, _longest(mu, m))
         if length < SHORTEST:
             break
-        lift, mu, at = lift + length * float(t), mu + length * float(m), there
-    return lift, mu, at
+        level, mu, at = level + length * float(t), mu + length * float(m), there
+    return level, mu, at
 
 
 def _below(
@@ -164,7 +199,7 @@ def _longest(mu: float, m: float) -> float:
 
 
 def direction(
-    dynamics: Dynamics, at: BestReply, r: Array, border: Array, g: float, accuracy: float, shift: float
+    dynamics: Dynamics, at: BestReply, r: Array, border: Array, g: float, accuracy: float, damping: float
 ) -> tuple[Array, float]:
     """Solve Newton's system ``B' W B (x, m) = (r, g)``; its border ``M'W F'(d)`` is the flow of ``-W F'(d)``."""
     W = at.weights
@@ -175,15 +210,15 @@ def direction(
     # Where d adds up to one, W is diag(d) - d d' over mu: the mean of B (x, m) is taken off.
     mean = r - (1 - dynamics.gamma) * dynamics.rho if at.even else None
     diagonal = np.append(dynamics.weighted_diagonal(W), corner)
-    lift = shift * (diagonal + (diagonal[:-1].mean() or 1 / at.price))
+    added = damping * (diagonal + (diagonal[:-1].mean() or 1 / at.price))
 
     def apply(y: Array) -> Array:
         x, m = y[:-1], y[-1]
         out = dynamics.weighted(W, x) + m * border
         if mean is not None:
             out -= (mean @ x) / at.price * mean
-        return np.append(out, border @ x + m * corner) + lift * y
+        return np.append(out, border @ x + m * corner) + added * y
 
     rhs = np.append(r, g)
-    y = conjugate_gradients(apply, rhs, np.zeros_like(rhs), diagonal + lift, accuracy, INNER_STEPS)
+    y = conjugate_gradients(apply, rhs, np.zeros_like(rhs), diagonal + added, accuracy, INNER_STEPS)
     return y[:-1], float(y[-1])
