@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cvxmdp as cm
-from cvxmdp.engines.interior import RowsSystem
+from cvxmdp.engines.rows_system import RowsSystem
 from engine_oracles import interior_occupancy, with_absorbing_state, with_unreachable_states
 from oracles import as_mdp, flow_matrix, lp_optimum, owner_matrix, random_model, random_policy
 

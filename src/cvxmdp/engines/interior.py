@@ -27,12 +27,10 @@ import scipy.sparse as sp
 from cvxmdp import interrupts
 from cvxmdp.blocks import Constraint, Term
 from cvxmdp.constraints.linear import Linear
-from cvxmdp.dynamics.base import Dynamics
-from cvxmdp.dynamics.linear import Operator
 from cvxmdp.engines.base import Engine, Proposal, Proposals, Start, Task, needs_rows
-from cvxmdp.engines.hessian import factor, take_off
 from cvxmdp.engines.presolve import indicator
 from cvxmdp.engines.rounds import CLOSEST
+from cvxmdp.engines.rows_system import RowsSystem
 from cvxmdp.mdp import Array
 
 Mask = npt.NDArray[np.bool_]
@@ -51,8 +49,6 @@ AHEAD, FACTOR = 1.1, 10.0
 """How much longer a step is tried, and how far from the aim products may be there."""
 FIRST_ROOM = 0.1
 """Slacks begin at this share of the size of their row, at least."""
-LIFT = 1e-14
-"""Added to the rows' own matrix, relatively, for rows that depend on each other."""
 SHORT_STATES = 1000
 """Up to here factors take a tenth of a second; beyond, Ctrl-C and time limits have to be heard meanwhile."""
 READY = 3.0
@@ -93,7 +89,7 @@ class Interior(Engine):
         for _ in range(MOST_STEPS):
             gap, excess = point.gap(), point.excess()
             left = max(gap, excess) if soft is None else gap
-            yield point.proposal(excess, ready=left <= goal, suspect=point.height() > point.highest)
+            yield point.proposal(excess, ready=left <= goal, suspect=point.dual_value() > point.highest)
             if (soft is not None and left <= goal) or not point.step():
                 break
         if soft is not None and left > goal:
@@ -135,7 +131,7 @@ class Move:
     d: Array
     z: Array
     V: Array
-    free: Array
+    equals: Array
     sides: Sequence[tuple[Array, Array]]
 
 
@@ -161,7 +157,7 @@ class InteriorPoint:
         rows = rows / self.sizes[:, None]
         self.E = sp.csr_array(rows) if sp.issparse(rows) else rows
         self.unit = max(float(np.abs(c) @ d), 1e-300)
-        self.give: Any = None
+        self.softness: Any = None
         self.nearness = 0.0
         """The squared distance to rows that give way, as the start knows it."""
         if start is not None:
@@ -169,7 +165,7 @@ class InteriorPoint:
             self.unit = float(np.abs(start.duals[0][self.kept]) @ self.sizes)
             away = linear.rows.T @ start.duals[0]
             self.nearness = float(away @ away) / self.unit
-            self.give = self.unit * (self.E @ self.E.T)
+            self.softness = self.unit * (self.E @ self.E.T)
         self.c = c / self.unit
         self.highest = float(np.max(self.c)) if start is None else np.inf
         self.equal = upper == lower
@@ -182,7 +178,7 @@ class InteriorPoint:
         self.V = V - lift / (1 - dynamics.gamma)
         mu = float(d @ (reduced + lift)) / d.size
         values = self.E @ d
-        self.free = np.zeros_like(upper)
+        self.equals = np.zeros_like(upper)
         self.sides = Slacks(1.0, upper, values, mu, self.equal), Slacks(-1.0, lower, values, mu, self.equal)
         self.z = np.maximum(dynamics.advantage(self.c, self.V) + self.E.T @ self.net(), 0.1 * lift)
         self.inflow = (1 - dynamics.gamma) * dynamics.rho
@@ -197,12 +193,12 @@ class InteriorPoint:
     def values(self) -> Array:
         """What is limited: ``E d``, or ``E (d - v)``."""
         values = np.asarray(self.E @ self.d)
-        return values if self.give is None else np.asarray(values - self.give @ self.net())
+        return values if self.softness is None else np.asarray(values - self.softness @ self.net())
 
     def net(self) -> Array:
         """The multipliers of the rows."""
         up, down = self.sides
-        return np.asarray(up.multiplier - down.multiplier + self.free)
+        return np.asarray(up.multiplier - down.multiplier + self.equals)
 
     def multipliers(self) -> Array:
         """The multipliers of all rows in the user's units."""
@@ -214,6 +210,10 @@ class InteriorPoint:
         """``d'z`` and the sides' products: how far cost and bound are apart once all equations hold."""
         return float(self.d @ self.z) + sum(float(side.slack @ side.multiplier) for side in self.sides)
 
+    def mu(self) -> float:
+        """Return the mean of the products."""
+        return self.gap() / (self.d.size + sum(int(side.there.sum()) for side in self.sides))
+
     def excess(self) -> float:
         """By how much the rows' equations and the dynamics are open."""
         values = self.values()
@@ -221,74 +221,44 @@ class InteriorPoint:
         flow = float(np.abs(self.inflow - self.dynamics.flow(self.d)).sum()) / (1 - self.dynamics.gamma)
         return max(flow, max(float(np.max(r)) for r in rows))
 
-    def height(self) -> float:
+    def dual_value(self) -> float:
         """The dual value, a bound on the cost where z is no more than the reduced costs."""
         ends = sum(
             side.sign * float(side.multiplier[side.there] @ side.limits[side.there]) for side in self.sides
-        ) + float(self.free @ self.goal)
+        ) + float(self.equals @ self.goal)
         return float(self.inflow @ self.V) - ends
 
     def step(self) -> bool:
         """Take one step; return whether it led anywhere."""
-        values, dynamics = self.values(), self.dynamics
-        count = self.d.size + sum(int(side.there.sum()) for side in self.sides)
-        mu = self.gap() / count
-        off = self.z - dynamics.advantage(self.c, self.V) - self.E.T @ self.net()
-        missing = self.inflow - dynamics.flow(self.d)
-        stiffness = np.asarray(sum(side.respond(values, 0.0)[0] for side in self.sides))
-        give = np.where(self.equal, 0.0, 1 / np.maximum(stiffness, 1e-300))
-        try:
-            made = partial(RowsSystem, dynamics, self.E, self.d / self.z, give, self.give)
-            system = made() if dynamics.num_states <= SHORT_STATES else interrupts.patiently(made)
-        except (ValueError, RuntimeError, la.LinAlgError):  # not finite, or singular
+        moves = self._factored()
+        if moves is None:
             return False
-
-        def move(aim: Array | float, aims: Sequence[Array | float]) -> Move:
-            """Towards ``d z = aim`` and ``s m = aims``."""
-            pull = sum(side.sign * side.respond(values, a)[1] for side, a in zip(self.sides, aims, strict=True))
-            wanted = np.where(self.equal, self.goal - values, -give * pull)
-            x, V, net = system.solve(off + aim / self.d - self.z, wanted, missing)
-            # What the rows change by, from the multipliers: adding up x would lose it to rounding.
-            change = np.where(self.equal, wanted, give * (net - pull))
-            dz = aim / self.d - self.z - self.z / self.d * x
-            sides = [side.moves(values, change, a) for side, a in zip(self.sides, aims, strict=True)]
-            return Move(x, dz, V, np.where(self.equal, net, 0.0), sides)
-
-        ahead = move(0.0, (0.0, 0.0))
-        left = sum(
-            float(v.sum()) for v in self._products(ahead, *(min(1.0, length) for length in self._lengths(ahead)))
-        )
-        aim = (left / self.gap()) ** 3 * mu
-        aims = [aim - ahead.d * ahead.z, *(aim - ds * dm for ds, dm in ahead.sides)]
-        taken = move(aims[0], aims[1:])
-        for _ in range(CORRECTIONS):
-            lengths = self._lengths(taken)
-            if min(lengths) >= LONG:
-                break
-            further = [min(1.0, AHEAD * length + AHEAD - 1.0) for length in lengths]
-            aims = [a + _correction(v, aim) for a, v in zip(aims, self._products(taken, *further), strict=True)]
-            other = move(aims[0], aims[1:])
-            if min(self._lengths(other)) < min(lengths) + GAIN * (min(further) - min(lengths)):
-                break
-            taken = other
-        primal, dual = (min(1.0, BACK_OFF * length) for length in self._lengths(taken))
-        if self.give is not None:  # then rows and multipliers meet in one equation
+        taken = moves.recentred(*moves.corrected())
+        primal, dual = (min(1.0, BACK_OFF * length) for length in self.lengths(taken))
+        if self.softness is not None:  # then rows and multipliers meet in one equation
             primal = dual = min(primal, dual)
         if not (np.isfinite(primal + dual) and max(primal, dual) > SHORTEST):
             return False
         self.d, self.z = self.d + primal * taken.d, self.z + dual * taken.z
-        self.V, self.free = self.V + dual * taken.V, self.free + dual * taken.free
+        self.V, self.equals = self.V + dual * taken.V, self.equals + dual * taken.equals
         for side, (ds, dm) in zip(self.sides, taken.sides, strict=True):
             side.slack, side.multiplier = side.slack + primal * ds, side.multiplier + dual * dm
         return True
 
-    def _lengths(self, move: Move) -> tuple[float, float]:
+    def _factored(self) -> InteriorMoves | None:
+        """Factor Newton's system; None where it is not finite, or singular."""
+        try:
+            return InteriorMoves(self)
+        except (ValueError, RuntimeError, la.LinAlgError):
+            return None
+
+    def lengths(self, move: Move) -> tuple[float, float]:
         """The longest steps, at most twice the full one, that leave d and slacks, and z and multipliers, positive."""
         both = list(zip(self.sides, move.sides, strict=True))
         primal = min(_longest(self.d, move.d), *(_longest(side.slack, ds) for side, (ds, _) in both))
         return primal, min(_longest(self.z, move.z), *(_longest(side.multiplier, dm) for side, (_, dm) in both))
 
-    def _products(self, move: Move, primal: float, dual: float) -> list[Array]:
+    def products(self, move: Move, primal: float, dual: float) -> list[Array]:
         """``d z``, and the sides' slacks times multipliers, after steps of these lengths."""
         of_sides = [
             (side.slack + primal * ds) * (side.multiplier + dual * dm)
@@ -297,44 +267,56 @@ class InteriorPoint:
         return [(self.d + primal * move.d) * (self.z + dual * move.z), *of_sides]
 
 
-class RowsSystem:
-    """Newton's system, factored:  ``x / W + M V + E'n = force``,  ``E x - give n = wanted``,  ``flow(x) = missing``.
+class InteriorMoves:
+    """Newton's system at a point, factored, and the moves it gives."""
 
-    The rows' n is eliminated first.  Where no two rows touch the same pair, that is one number a row.  Rows may give
-    more, by a matrix.
-    """
+    def __init__(self, point: InteriorPoint) -> None:
+        self.point, dynamics = point, point.dynamics
+        self.values = point.values()
+        self.off = point.z - dynamics.advantage(point.c, point.V) - point.E.T @ point.net()
+        self.missing = point.inflow - dynamics.flow(point.d)
+        stiffness = np.asarray(sum(side.respond(self.values, 0.0)[0] for side in point.sides))
+        self.compliance = np.where(point.equal, 0.0, 1 / np.maximum(stiffness, 1e-300))
+        made = partial(RowsSystem, dynamics, point.E, point.d / point.z, self.compliance, point.softness)
+        self.system = made() if dynamics.num_states <= SHORT_STATES else interrupts.patiently(made)
 
-    def __init__(self, dynamics: Dynamics, E: Any, W: Array, give: Array, more: Any) -> None:
-        self.dynamics, self.E, self.W = dynamics, E, W
-        EW = E * W[None, :] if not sp.issparse(E) else sp.csr_array(E.multiply(W[None, :]))
-        C = EW @ E.T if more is None else EW @ E.T + more
-        C = C if sp.issparse(C) and C.nnz <= C.shape[0] else _dense(C)
-        B = _dense(dynamics.flows(EW.T))  # states x rows
-        K = _dense(dynamics.gram(W))
-        if sp.issparse(C):
-            C = C.diagonal() + give
-            self._rows: Operator = lambda r: np.asarray(r / C)
-            B /= np.sqrt(C)
-        else:
-            C[np.diag_indices_from(C)] += give + LIFT * np.trace(C) / give.size
-            lower = la.cholesky(C, lower=True, check_finite=False)
-            self._rows = lambda r: np.asarray(la.cho_solve((lower, True), r, check_finite=False))
-            B = la.solve_triangular(lower, B.T, lower=True, check_finite=False).T
-        take_off(K, B)
-        self._reduced = factor(dynamics, K)
+    def towards(self, aims: Sequence[Array | float]) -> Move:
+        """Return the move towards ``d z`` and the sides' ``s m`` equal to their aims."""
+        point, (aim, *of_sides) = self.point, aims
+        both = list(zip(point.sides, of_sides, strict=True))
+        pull = sum(side.sign * side.respond(self.values, a)[1] for side, a in both)
+        wanted = np.where(point.equal, point.goal - self.values, -self.compliance * pull)
+        x, V, net = self.system.solve(self.off + aim / point.d - point.z, wanted, self.missing)
+        # What the rows change by, from the multipliers: adding up x would lose it to rounding.
+        change = np.where(point.equal, wanted, self.compliance * (net - pull))
+        dz = aim / point.d - point.z - point.z / point.d * x
+        sides = [side.moves(self.values, change, a) for side, a in both]
+        return Move(x, dz, V, np.where(point.equal, net, 0.0), sides)
 
-    def solve(self, force: Array, wanted: Array, missing: Array) -> tuple[Array, Array, Array]:
-        """Return x, V and n."""
-        dynamics, E, W = self.dynamics, self.E, self.W
-        pulled = E @ (W * force) - wanted
-        V = self._reduced(missing - dynamics.flow(W * (force - E.T @ self._rows(pulled))))
-        rest = force - dynamics.advantage(np.zeros_like(force), V)
-        n = self._rows(E @ (W * rest) - wanted)
-        return W * (rest - E.T @ n), V, n
+    def corrected(self) -> tuple[Move, list[Array], float]:
+        """Mehrotra's predictor, towards products of zero, and corrector; also what that aims at, and the mean aim."""
+        point = self.point
+        ahead = self.towards((0.0, 0.0, 0.0))
+        lengths = [min(1.0, length) for length in point.lengths(ahead)]
+        left = sum(float(v.sum()) for v in point.products(ahead, *lengths))
+        aim = (left / point.gap()) ** 3 * point.mu()
+        aims = [aim - ahead.d * ahead.z, *(aim - ds * dm for ds, dm in ahead.sides)]
+        return self.towards(aims), aims, aim
 
-
-def _dense(matrix: Any) -> Array:
-    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
+    def recentred(self, move: Move, aims: list[Array], aim: float) -> Move:
+        """Gondzio's corrections: products that a longer step would leave far from the aim are brought back to it."""
+        point = self.point
+        for _ in range(CORRECTIONS):
+            lengths = point.lengths(move)
+            if min(lengths) >= LONG:
+                break
+            further = [min(1.0, AHEAD * length + AHEAD - 1.0) for length in lengths]
+            aims = [a + _correction(v, aim) for a, v in zip(aims, point.products(move, *further), strict=True)]
+            other = self.towards(aims)
+            if min(point.lengths(other)) < min(lengths) + GAIN * (min(further) - min(lengths)):
+                break
+            move = other
+        return move
 
 
 def _correction(products: Array, aim: float) -> Array:
