@@ -58,8 +58,8 @@ def test_products_are_those_of_the_matrix(kind, count):
     for width in (*range(1, 10), 20):
         C, W = rng.standard_normal((m.pairs, width)), rng.standard_normal((m.states, width))
         np.testing.assert_allclose(kernels.advantages(*csr, m.owner, GAMMA, C, W), C + m.M @ W, atol=1e-12)
-    both = kernels.flow_of_two(*csr, m.first, GAMMA, d, e)
-    np.testing.assert_allclose(kernels.flow(*csr, m.first, GAMMA, d), -m.M.T @ d, atol=1e-12)
+    both = kernels.flow_of_two(*csr, m.first, GAMMA, d, e, m.first.size - 1)
+    np.testing.assert_allclose(kernels.flow(*csr, m.first, GAMMA, d, m.first.size - 1), -m.M.T @ d, atol=1e-12)
     np.testing.assert_allclose(both, [-m.M.T @ d, -m.M.T @ e], atol=1e-12)
     dense = m.M.toarray()
     for weights in (d, mask):
@@ -68,7 +68,9 @@ def test_products_are_those_of_the_matrix(kind, count):
         found = kernels.weighted_dense(m.P.toarray(), m.first, GAMMA, weights, V)
         np.testing.assert_allclose(found, expected, atol=1e-11)
     diagonal = d @ dense**2
-    np.testing.assert_allclose(kernels.weighted_diagonal(*csr, m.first, GAMMA, d), diagonal, atol=1e-12)
+    np.testing.assert_allclose(
+        kernels.weighted_diagonal(*csr, m.first, GAMMA, d, m.first.size - 1), diagonal, atol=1e-12
+    )
     np.testing.assert_allclose(kernels.weighted_diagonal_dense(m.P.toarray(), m.first, GAMMA, d), diagonal, atol=1e-12)
     gram = kernels.gram(*csr, m.owner, GAMMA, d, m.states)
     np.testing.assert_allclose(np.tril(gram), np.tril((m.M.T @ (m.M * d[:, None])).toarray()), atol=1e-11)
@@ -88,7 +90,7 @@ def test_a_policy_takes_its_rows(kind, count):
     np.testing.assert_allclose(kernels.evaluated(*taken, GAMMA, X), X - GAMMA * (P_pi @ X), atol=1e-12)
     x = X[:, 0].copy()
     np.testing.assert_allclose(kernels.evaluated(*taken, GAMMA, x), x - GAMMA * (P_pi @ x), atol=1e-12)
-    np.testing.assert_allclose(kernels.evaluated_back(*taken, GAMMA, x), x - GAMMA * (P_pi.T @ x), atol=1e-12)
+    np.testing.assert_allclose(kernels.evaluated_back(*taken, GAMMA, x, x.size), x - GAMMA * (P_pi.T @ x), atol=1e-12)
 
 
 @pytest.mark.parametrize("upward", [True, False])
@@ -165,4 +167,4 @@ def test_arguments_are_counted_and_numbers_of_one_matrix_are_of_one_kind():
         _dynamics.sweep(np.ones(1))
     data, indices, indptr = MODEL.csr(np.int32)
     with pytest.raises(TypeError, match="one kind"):
-        kernels.flow(data, indices.astype(np.int64), indptr, MODEL.first, GAMMA, np.ones(MODEL.pairs))
+        kernels.flow(data, indices.astype(np.int64), indptr, MODEL.first, GAMMA, np.ones(MODEL.pairs), 3)

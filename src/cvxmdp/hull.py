@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from cvxmdp.dynamics.base import Dynamics
-from cvxmdp.engines.presolve import Unconstrained, indicator, policy_iteration
+from cvxmdp.dynamics.base import Dynamics, indicator
+from cvxmdp.engines.presolve import Unconstrained, policy_iteration
 from cvxmdp.mdp import Array
 
 ON_A_LINE = 1e-12

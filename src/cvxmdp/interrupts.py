@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, TimeoutError
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -27,6 +27,16 @@ class OutOfTimeError(Exception):
     """The time of a solve ran out in the middle of work that has nothing to return before its end."""
 
 
+class Together(Protocol):
+    """Ranks that agree on a number."""
+
+    rank: int
+
+    def largest(self, part: float) -> float:
+        """Return the largest of the ranks' numbers."""
+        ...
+
+
 class _Flag:
     since = math.inf
     """When Ctrl-C was pressed, on the clock ``time.perf_counter``."""
@@ -36,26 +46,47 @@ class _Flag:
 
 class _Limit(threading.local):
     deadline = math.inf
+    ranks: Together | None = None
+    """The ranks that run the solve together, and have to hear the same of the time and of Ctrl-C."""
 
 
 _Time = _Limit()
 """When the time of the solve is over that this thread runs."""
 
 
+def _pressed(before: float = math.inf) -> bool:
+    """Whether Ctrl-C was pressed in this process, before some time."""
+    return _Flag.since < before and threading.current_thread() is threading.main_thread()
+
+
+def _gone(deadline: float) -> bool:
+    """Whether a time has gone: where ranks solve together, the first one looks at its clock for all."""
+    return (_Time.ranks is None or _Time.ranks.rank == 0) and time.perf_counter() >= deadline
+
+
+def _agreed(flag: bool) -> bool:
+    """Return a flag, or where ranks solve together, whether it is raised on some of them."""
+    return flag if _Time.ranks is None else _Time.ranks.largest(float(flag)) > 0
+
+
 def requested() -> bool:
     """Whether Ctrl-C was pressed in this solve.  Solves in other threads than the main one go on, as threads do."""
-    return _Flag.since < math.inf and threading.current_thread() is threading.main_thread()
+    return _agreed(_pressed())
+
+
+def passed(deadline: float) -> bool:
+    """Whether a deadline on the clock ``time.perf_counter`` has passed."""
+    return _agreed(_gone(deadline))
 
 
 def over(deadline: float) -> bool:
     """Whether a deadline on the clock ``time.perf_counter`` has passed or Ctrl-C was pressed."""
-    return requested() or time.perf_counter() >= deadline
+    return requested() or passed(deadline)
 
 
 def late() -> bool:
     """Whether Ctrl-C was pressed, or time ran out, so long ago that also inner work should be cut short."""
-    now = time.perf_counter()
-    return now >= _Time.deadline + GRACE or (requested() and now >= _Flag.since + GRACE)
+    return _agreed(_gone(_Time.deadline + GRACE) or _pressed(time.perf_counter() - GRACE))
 
 
 @contextmanager
@@ -66,6 +97,16 @@ def until(deadline: float) -> Iterator[None]:
         yield
     finally:
         _Time.deadline = before
+
+
+@contextmanager
+def together(ranks: Together | None) -> Iterator[None]:
+    """Let ranks hear the same of the time and of Ctrl-C while they run the block together."""
+    before, _Time.ranks = _Time.ranks, ranks
+    try:
+        yield
+    finally:
+        _Time.ranks = before
 
 
 def leave() -> None:

@@ -418,6 +418,19 @@ class MDP:
         set_(self, "labels", MappingProxyType(found))
         set_(self, "_dynamics", {})
 
+    @classmethod
+    def _of_parts(cls, **parts: Any) -> MDP:
+        """Return a model of parts that are known to be right, as those that live on several ranks."""
+        mdp = object.__new__(cls)
+        for name, part in {"labels": {}, "_dynamics": {}, **parts}.items():
+            object.__setattr__(mdp, name, MappingProxyType(part) if name in ("costs", "labels") else part)
+        return mdp
+
+    @property
+    def world(self) -> Any:
+        """The ranks on which the model lives, or None where it is whole: see :func:`cvxmdp.scatter`."""
+        return getattr(self.transitions, "world", None)
+
     def _pair(self, i: int) -> str:
         """Return a pair by its names."""
         return f"state {self.states[int(self.state[i])]}, action {self.actions[int(self.action[i])]}"

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cvxmdp.blocks import Constraint
+from cvxmdp.dynamics.base import indicator
 from cvxmdp.engines.base import Engine
 from cvxmdp.engines.choose import choose_moved, choose_soft
 from cvxmdp.engines.exact import EPS, largest
 from cvxmdp.engines.judge import Goal, Judge, Nearest
-from cvxmdp.engines.presolve import indicator, policy_iteration
+from cvxmdp.engines.presolve import policy_iteration
 from cvxmdp.engines.prover import RESERVE, Bound, Candidate, Refutation
 from cvxmdp.mdp import Array, Indices
 

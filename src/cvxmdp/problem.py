@@ -153,7 +153,8 @@ class Problem:
 
             shown = live_progress(asked)
         keep_freed(self.mdp.num_pairs)
-        with interrupts.flagged(), shown as report, few_threads(self.mdp.num_states):
+        together = interrupts.together(self.mdp.world)
+        with interrupts.flagged(), together, shown as report, few_threads(self.mdp.num_states):
             engines = choose_engines(method, self.constraints, self.terms, self.mdp)
             turned = self.sense == "maximize"
             told = _turning(report) if turned and report is not None else report

@@ -15,6 +15,7 @@ from cvxmdp import interrupts, phases
 from cvxmdp.blocks import Constraint
 from cvxmdp.certificate import Evidence, Proof
 from cvxmdp.constraints.combine import Blocks, relative_ease
+from cvxmdp.dynamics.base import indicator
 from cvxmdp.engines.base import Engine, Start
 from cvxmdp.engines.choose import ENGINES, choose_engines
 from cvxmdp.engines.clean import cleaned
@@ -23,7 +24,7 @@ from cvxmdp.engines.drive import Drive
 from cvxmdp.engines.exact import EPS, TINY
 from cvxmdp.engines.judge import Goal, Judge
 from cvxmdp.engines.mixture import Columns
-from cvxmdp.engines.presolve import Unconstrained, indicator, policy_iteration
+from cvxmdp.engines.presolve import Unconstrained, policy_iteration
 from cvxmdp.engines.prover import Candidate, Prover, Refutation
 from cvxmdp.infeasible import CLOSENESS, Explanation, StoppedError, by_priority, explain, least_relative, named
 from cvxmdp.mdp import Array

@@ -382,7 +382,7 @@ static PyObject *downhill(PyObject *self, PyObject *const *args, Py_ssize_t coun
 static double swept(Task *t, Loop *loop, int parts)
 {
     double worst = 0.0;
-    share(loop, t, t->out.size, parts);
+    share(loop, t, t->first.size - 1, parts);
     for (int k = 0; k < parts; k++) worst = larger(worst, t->found[k]);
     return worst;
 }
@@ -401,7 +401,7 @@ static PyObject *improve(PyObject *self, PyObject *const *args, Py_ssize_t count
     PyThreadState *state = let_go(t.data.size);
     parts = parts < MOST_THREADS ? parts : MOST_THREADS;
     double goal = least;
-    for (Py_ssize_t s = 0; s < t.out.size; s++) goal = larger(goal, rounding * fabs(t.out.at[s]));
+    for (Py_ssize_t s = 0; s < t.first.size - 1; s++) goal = larger(goal, rounding * fabs(t.out.at[s]));
     double change = swept(&t, LOOP(t, relax), (int)parts);
     int reached = change <= goal;
     for (Py_ssize_t k = 0; k < settles && !reached; k++)

@@ -29,7 +29,20 @@ typedef struct {
     double aim, step;
     double *schur, *schurs[MOST_THREADS], *rows[MOST_THREADS], *b[MOST_THREADS];
     double found[MOST_THREADS][3];
+    PyObject *agree; /* NULL where all states are here */
+    int failed;      /* whether agreeing failed, with an exception */
 } Task;
+
+/* Where states live on several ranks, make of each rank's numbers their "total" or the "largest". */
+static void agree(Task *t, double *x, Py_ssize_t n, const char *how)
+{
+    if (t->agree == NULL || t->failed) return;
+    PyObject *view = PyMemoryView_FromMemory((char *)x, n * sizeof(double), PyBUF_WRITE);
+    PyObject *done = view ? PyObject_CallFunction(t->agree, "Os", view, how) : NULL;
+    t->failed = done == NULL;
+    Py_XDECREF(done);
+    Py_XDECREF(view);
+}
 
 /* The product of two rows, in several sums at once. */
 FOR_EACH_PROCESSOR static double long_dot(const double *a, const double *b, Py_ssize_t n)
@@ -301,24 +314,26 @@ static double rows_step(const double *r, const double *lam, const uint8_t *bound
 }
 
 /* Whether the multipliers prove that no policy meets the limits: at any, the limits' rows sum to more than room. */
-static int impossible(const Task *t, const double *room, const double *lam, const uint8_t *bounded)
+static int impossible(Task *t, const double *room, const double *lam, const uint8_t *bounded)
 {
-    double total = 0.0, size = 0.0;
-    for (Py_ssize_t k = 0; k < t->n; k++) {
+    double sums[2] = {0.0, 0.0}; /* of the limits, and of the sizes of all that is added up */
+    for (Py_ssize_t k = 0; k < t->n; k++)
         if (bounded[k] && lam[k] < 0.0) return 0;
-        total -= lam[k] * room[k];
-        size += fabs(lam[k] * room[k]);
-    }
     for (Py_ssize_t s = 0; s < t->num_states; s++) {
         double low = INFINITY;
         for (int64_t i = t->first[s]; i < t->first[s + 1]; i++) {
             const double *row = t->A + i * (t->n + 1) + 1;
             low = smaller(low, dot(row, lam, t->n));
         }
-        total += t->x[s] * low;
-        size += fabs(t->x[s] * low);
+        sums[0] += t->x[s] * low;
+        sums[1] += fabs(t->x[s] * low);
     }
-    return total > 1e-12 * size;
+    agree(t, sums, 2, "total");
+    for (Py_ssize_t k = 0; k < t->n; k++) {
+        sums[0] -= lam[k] * room[k];
+        sums[1] += fabs(lam[k] * room[k]);
+    }
+    return sums[0] > 1e-12 * sums[1];
 }
 
 /* What the method knows of the limits. */
@@ -331,6 +346,7 @@ typedef struct {
 /* dy = what is missing, less the slacks' free changes, and the parts' b. */
 static void right_side(Task *t, const Limits *l, int parts)
 {
+    for (int part = 0; part < parts; part++) agree(t, t->b[part], t->n, "total");
     for (Py_ssize_t k = 0; k < t->n; k++) {
         t->dy[k] = l->missing[k] - l->free[k];
         for (int part = 0; part < parts; part++) t->dy[k] += t->b[part][k];
@@ -341,8 +357,10 @@ static void right_side(Task *t, const Limits *l, int parts)
    steps after which gap and open rows were within the accuracy, -1 if they never were, -2 if there is no solution. */
 static int run(Task *t, Limits *l, double mu, double accuracy, Py_ssize_t most_steps, int parts)
 {
-    Py_ssize_t n = t->n, num_pairs = t->first[t->num_states], count = num_pairs;
+    Py_ssize_t n = t->n;
+    double count = (double)t->first[t->num_states];
     int rigid = 1;
+    agree(t, &count, 1, "total");
     priced_all(t->A, t->first, t->num_states, l->lam, n, t->z, NULL);
     t->aim = mu;
     share(centre, t, t->num_states, parts);
@@ -352,14 +370,17 @@ static int run(Task *t, Limits *l, double mu, double accuracy, Py_ssize_t most_s
             l->missing[k] += l->give[k * n + j] * l->lam[j];
             rigid = rigid && l->give[k * n + j] == 0.0;
         }
+        l->free[k] = 0.0;
     }
     for (Py_ssize_t s = 0; s < t->num_states; s++)
         for (int64_t i = t->first[s]; i < t->first[s + 1]; i++)
-            for (Py_ssize_t k = 0; k < n; k++) l->missing[k] -= t->x[s] * t->p[i] * t->A[i * (n + 1) + k + 1];
+            for (Py_ssize_t k = 0; k < n; k++) l->free[k] += t->x[s] * t->p[i] * t->A[i * (n + 1) + k + 1];
+    agree(t, l->free, n, "total");
+    for (Py_ssize_t k = 0; k < n; k++) l->missing[k] -= l->free[k];
     for (Py_ssize_t k = 0; k < n; k++) {
         l->r[k] = l->dr[k] = t->dy[k] = 0.0;
         if (!l->bounded[k]) continue;
-        count++;
+        count += 1.0;
         l->r[k] = larger(mu / l->lam[k], fabs(l->missing[k]));
         l->missing[k] -= l->r[k];
     }
@@ -369,6 +390,8 @@ static int run(Task *t, Limits *l, double mu, double accuracy, Py_ssize_t most_s
         t->step = step;
         share(move, t, t->num_states, parts);
         for (int part = 0; part < parts; part++) gap += t->found[part][0];
+        agree(t, &gap, 1, "total");
+        if (t->failed) return -1;
         for (Py_ssize_t k = 0; k < n; k++) {
             l->r[k] += step * l->dr[k];
             l->lam[k] -= step * t->dy[k];
@@ -387,9 +410,13 @@ static int run(Task *t, Limits *l, double mu, double accuracy, Py_ssize_t most_s
             for (Py_ssize_t j = 0; j <= k; j++) {
                 double total = 0.0;
                 for (int part = 0; part < parts; part++) total += t->schurs[part][k * t->width + j];
-                schur[k * n + j] = total + l->give[k * n + j];
-                if (j == k) trace += total;
+                schur[k * n + j] = total;
             }
+        agree(t, schur, n * n, "total");
+        for (Py_ssize_t k = 0; k < n; k++) {
+            trace += schur[k * n + k];
+            for (Py_ssize_t j = 0; j <= k; j++) schur[k * n + j] += l->give[k * n + j];
+        }
         for (Py_ssize_t k = 0; k < n; k++)
             schur[k * n + k] += 1e-14 * trace / (double)n + (l->bounded[k] ? l->r[k] / l->lam[k] : 0.0);
         if (!factor(schur, n)) return -1;
@@ -397,8 +424,11 @@ static int run(Task *t, Limits *l, double mu, double accuracy, Py_ssize_t most_s
         for (int predictor = 1; predictor >= 0; predictor--) {
             share(directions, t, t->num_states, parts);
             step = rows_step(l->r, l->lam, l->bounded, l->free, t->dy, l->dr, n);
-            for (int part = 0; part < parts; part++)
+            for (int part = 0; part < parts; part++) {
+                agree(t, t->found[part], 1, "largest");
+                agree(t, t->found[part] + 1, 2, "total");
                 if (t->found[part][0] * step > 1.0) step = 1.0 / t->found[part][0];
+            }
             if (!predictor) break;
             step = smaller(step, 1.0);
             double ahead = gap;
@@ -407,7 +437,7 @@ static int run(Task *t, Limits *l, double mu, double accuracy, Py_ssize_t most_s
                 if (l->bounded[k])
                     ahead += step * (l->dr[k] * l->lam[k] - l->r[k] * t->dy[k] - step * l->dr[k] * t->dy[k]);
             double share_left = ahead / gap;
-            t->aim = share_left * share_left * share_left * gap / (double)count;
+            t->aim = share_left * share_left * share_left * gap / count;
             share(correct, t, t->num_states, parts);
             for (Py_ssize_t k = 0; k < n; k++)
                 if (l->bounded[k])
@@ -441,6 +471,11 @@ static PyObject *interior_point(PyObject *self, PyObject *const *args, Py_ssize_
     Flags bounded;
     double mu, accuracy;
     Py_ssize_t most_steps, parts;
+    if (count < 1) {
+        PyErr_SetString(PyExc_TypeError, "how ranks agree is missing");
+        return NULL;
+    }
+    PyObject *agree_by = args[--count] == Py_None ? NULL : args[count];
     if (!take(&held, args, count, "d d l d b d D f f n n D", &A, &x, &first, &room, &bounded, &give, &lam, &mu,
               &accuracy, &most_steps, &parts, &p)) return NULL;
     parts = parts < MOST_THREADS ? parts : MOST_THREADS;
@@ -453,7 +488,8 @@ static PyObject *interior_point(PyObject *self, PyObject *const *args, Py_ssize_
         return PyErr_NoMemory();
     }
     double *next = memory;
-    Task t = {.A = A.at, .x = x.at, .first = first.at, .n = n, .width = width, .num_states = num_states, .p = p.at};
+    Task t = {.A = A.at, .x = x.at, .first = first.at, .n = n, .width = width, .num_states = num_states, .p = p.at,
+              .agree = agree_by};
     Limits l = {.room = room.at, .give = give.at, .bounded = bounded.at, .lam = lam.at};
     double **pairs[] = {&t.z, &t.weights, &t.dp, &t.dz, &t.free};
     double **limits[] = {&t.dy, &l.r, &l.dr, &l.free, &l.missing};
@@ -469,14 +505,14 @@ static PyObject *interior_point(PyObject *self, PyObject *const *args, Py_ssize_
         t.rows[k] = next + n * width;
         t.b[k] = t.rows[k] + ROWS * width;
     }
-    PyThreadState *state = let_go(10 * A.size);
+    PyThreadState *state = agree_by ? NULL : let_go(10 * A.size);
     memset(t.dp, 0, num_pairs * sizeof(double));
     memset(t.dz, 0, num_pairs * sizeof(double));
     int steps = run(&t, &l, mu, accuracy, most_steps, (int)parts);
     PyMem_RawFree(memory);
     take_back(state);
     give_back(&held);
-    return PyLong_FromLong(steps);
+    return t.failed ? NULL : PyLong_FromLong(steps);
 }
 
 static PyMethodDef functions[] = {FUNCTION(priced), FUNCTION(interior_point), {NULL, NULL, 0, NULL}};

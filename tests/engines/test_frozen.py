@@ -11,6 +11,7 @@ from scipy.optimize import linprog
 import cvxmdp as cm
 from cvxmdp.engines import frozen
 from cvxmdp.engines.frozen import solve_frozen
+from cvxmdp.ranks.world import ALONE
 from oracles import conic_optimum
 
 ACCURACY = 1e-9
@@ -79,9 +80,9 @@ def test_large_programs_begin_at_the_prices_of_a_sample(seed, states, monkeypatc
     check(*given)
     drawn = []
 
-    def misleading(A, x, first):
-        drawn.append(x.size)
-        return -A[: first[5]], x[:5], first[:6]
+    def misleading(rows):
+        drawn.append(rows.x.size)
+        return frozen.Rows(-rows.A[: rows.first[5]], rows.x[:5], rows.first[:6], rows.world)
 
     monkeypatch.setattr(frozen, "_sampled", misleading)
     check(*given)
@@ -91,7 +92,8 @@ def test_large_programs_begin_at_the_prices_of_a_sample(seed, states, monkeypatc
 def test_a_sample_weighs_as_much_as_the_whole():
     A, x, first, _, _ = program(3, 1000)
     x[17] = 0.5  # a state that is visited half of the time
-    some, weights, ends = frozen._sampled(A, x, first)
+    sample = frozen._sampled(frozen.Rows(A, x, first, ALONE))
+    some, weights, ends = sample.A, sample.x, sample.first
     assert weights.sum() == pytest.approx(x.sum())
     assert weights.max() == pytest.approx(0.5, rel=0.05)
     assert len(some) == ends[-1]

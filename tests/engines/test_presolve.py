@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import cvxmdp as cm
+from cvxmdp.dynamics.base import indicator
 from cvxmdp.engines.choose import choose_engines
-from cvxmdp.engines.presolve import indicator, lower_bound, policy_iteration
+from cvxmdp.engines.presolve import lower_bound, policy_iteration
 from engine_oracles import cases, interior_occupancy, with_absorbing_state, with_unreachable_states
 from oracles import as_mdp, lp_optimum, occupancy, random_model, value
 

@@ -6,8 +6,11 @@ multiplier.
 
 from __future__ import annotations
 
+import numpy as np
+
 from cvxmdp import _sets, threads
 from cvxmdp.mdp import Array
+from cvxmdp.ranks.scattered import over_ranks, part_of
 
 
 def entropic(y: Array, weight: Array, log_ratio: Array, step: float, z: Array) -> tuple[float, float]:
@@ -15,12 +18,14 @@ def entropic(y: Array, weight: Array, log_ratio: Array, step: float, z: Array) -
 
     Fill z.  Return ``sum z log(z / r)`` and its derivative with respect to the step.
     """
-    return _sets.entropic(y, weight, log_ratio, step, z, threads.allowed())
+    parts = (part_of(y), part_of(weight), part_of(log_ratio), step, part_of(z))
+    return _together(y, _sets.entropic(*parts, threads.allowed()))
 
 
 def entropic_start(y: Array, weight: Array, log_ratio: Array, z: Array) -> tuple[float, float]:
     """Do what :func:`entropic` does in the limit of small steps: fill z with the nearest nonnegative entries."""
-    return _sets.entropic_start(y, weight, log_ratio, z, threads.allowed())
+    parts = (part_of(y), part_of(weight), part_of(log_ratio), part_of(z))
+    return _together(y, _sets.entropic_start(*parts, threads.allowed()))
 
 
 def power(o: Array, p: float, multiplier: float, t: Array) -> tuple[float, float]:
@@ -28,9 +33,15 @@ def power(o: Array, p: float, multiplier: float, t: Array) -> tuple[float, float
 
     Fill t.  Return ``sum t^p`` and its derivative with respect to the multiplier.
     """
-    return _sets.power(o, p, multiplier, t, threads.allowed())
+    return _together(o, _sets.power(part_of(o), p, multiplier, part_of(t), threads.allowed()))
 
 
 def weighted(x: Array, w: Array, m: float) -> tuple[float, float]:
     """Return ``sum w z^2`` for ``z = x / (1 + m w)``, and its derivative with respect to m."""
-    return _sets.weighted(x, w, m, threads.allowed())
+    return _together(x, _sets.weighted(part_of(x), part_of(w), m, threads.allowed()))
+
+
+def _together(like: Array, sums: tuple[float, float]) -> tuple[float, float]:
+    """Return sums over all entries, where some live on other ranks."""
+    one, two = over_ranks(like, "total", np.array(sums))
+    return float(one), float(two)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from cvxmdp.dynamics.normal import Pattern
 from cvxmdp.mdp import Array, Indices
+from cvxmdp.ranks.halo import Halo, NoHalo
 
 Mask = npt.NDArray[np.bool_]
 
@@ -26,6 +27,8 @@ class Dynamics(Protocol):
     num_pairs: int
     gamma: float
     rho: Array
+    halo: Halo | NoHalo
+    """The states that live on other ranks and that pairs lead to from here."""
     owner: Indices
     """State of each pair."""
     first: Indices
@@ -131,3 +134,10 @@ class Dynamics(Protocol):
     def solve_visited(self, visited: Mask, shift: float, rhs: Array) -> Array:
         """Solve ``(M_J'M_J + shift diag) V = rhs`` over the pairs J where ``visited`` is true (Newton's system)."""
         ...
+
+
+def indicator(dynamics: Dynamics, pairs: Indices) -> Array:
+    """Return the probabilities of the policy that takes ``pairs``."""
+    pi = np.zeros_like(dynamics.owner, dtype=np.float64)
+    pi[pairs] = 1.0
+    return pi

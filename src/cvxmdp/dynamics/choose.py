@@ -31,6 +31,10 @@ def choose_dynamics(mdp: MDP, evaluation: str = "auto") -> Dynamics:
     """
     if evaluation not in ("auto", "direct", "iterative"):
         raise ValueError(f'evaluation is {evaluation!r}; it must be "auto", "direct" or "iterative"')
+    if mdp.world is not None:
+        from cvxmdp.dynamics.petsc import PetscDynamics  # here, since PETSc is there only where it is needed
+
+        return PetscDynamics(mdp, evaluation)
     P = mdp.transitions
     nonzeros = P.nnz if sp.issparse(P) else int(np.count_nonzero(P))
     memory = available_memory()

@@ -1,4 +1,7 @@
-"""Compiled loops over a compressed sparse row matrix P (pairs x states), or a dense one; threads share them."""
+"""Compiled loops over a compressed sparse row matrix P (pairs x states), or a dense one; threads share them.
+
+P may be the rows of some states alone, which then are its first columns; ``reached`` counts all its columns.
+"""
 
 from __future__ import annotations
 
@@ -51,28 +54,30 @@ def taken(data: Array, indices: Whole, indptr: Whole, first: Indices, pi: Array)
 
 def evaluated(values: Array, columns: Whole, ends: Whole, gamma: float, x: Array) -> Array:
     """``x - gamma P_pi x``, for one column or several."""
-    out = np.empty(x.shape)
+    out = np.empty((ends.size - 1, *x.shape[1:]))
     _dynamics.evaluated(values, columns, ends, gamma, x, out, threads.allowed())
     return out
 
 
-def evaluated_back(values: Array, columns: Whole, ends: Whole, gamma: float, x: Array) -> Array:
+def evaluated_back(values: Array, columns: Whole, ends: Whole, gamma: float, x: Array, reached: int) -> Array:
     """``x - gamma P_pi' x``, on one thread: sharing such scattered sums takes longer in all but large models."""
-    out = np.zeros(x.size)
+    out = np.zeros(reached)
     _dynamics.evaluated_back(values, columns, ends, gamma, x, out)
     return out
 
 
-def flow(data: Array, indices: Whole, indptr: Whole, first: Indices, gamma: float, d: Array) -> Array:
+def flow(data: Array, indices: Whole, indptr: Whole, first: Indices, gamma: float, d: Array, reached: int) -> Array:
     """``Xi'd - gamma P'd``; each thread scatters into a row of its own, so that P is read in storage order."""
-    out = np.zeros(first.size - 1)
+    out = np.zeros(reached)
     _dynamics.flow(data, indices, indptr, first, gamma, d, out, threads.allowed())
     return out
 
 
-def flow_of_two(data: Array, indices: Whole, indptr: Whole, first: Indices, gamma: float, d: Array, e: Array) -> Array:
+def flow_of_two(
+    data: Array, indices: Whole, indptr: Whole, first: Indices, gamma: float, d: Array, e: Array, reached: int
+) -> Array:
     """:func:`flow` of two vectors: P is read a single time."""
-    out = np.empty((2, first.size - 1))
+    out = np.empty((2, reached))
     _dynamics.flow_of_two(data, indices, indptr, first, gamma, d, e, out, threads.allowed())
     return out
 
@@ -94,10 +99,10 @@ def weighted_dense(P: Array, first: Indices, gamma: float, weights: Array | Mask
 
 
 def weighted_diagonal(
-    data: Array, indices: Whole, indptr: Whole, first: Indices, gamma: float, weights: Array
+    data: Array, indices: Whole, indptr: Whole, first: Indices, gamma: float, weights: Array, reached: int
 ) -> Array:
     """Diagonal of ``M' diag(weights) M``."""
-    out = np.zeros(first.size - 1)
+    out = np.zeros(reached)
     _dynamics.weighted_diagonal(data, indices, indptr, first, gamma, weights, out, threads.allowed())
     return out
 

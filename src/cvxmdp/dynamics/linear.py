@@ -18,6 +18,7 @@ import scipy.sparse.linalg as spla
 from cvxmdp import interrupts
 from cvxmdp.dynamics.plan import QUICK_STATES
 from cvxmdp.mdp import Array
+from cvxmdp.ranks.scattered import Scattered
 
 Operator = Callable[[Array], Array]
 
@@ -221,6 +222,10 @@ def conjugate_gradients(
     apply: Operator, rhs: Array, start: Array, diagonal: Array, tolerance: float, steps: int
 ) -> Array:
     """Solve ``A x = rhs`` for a positive definite A known by its products, scaled by its diagonal."""
+    if isinstance(rhs, Scattered):
+        from cvxmdp.dynamics import petsc  # here, since it is there only where models live on several ranks
+
+        return petsc.conjugate_gradients(apply, rhs, start, diagonal, tolerance, steps)
     scale = float(np.linalg.norm(rhs))
     if scale == 0.0:
         return np.zeros_like(rhs)

@@ -5,6 +5,9 @@ value.  Sweeps in that order carry what is known of one end through the whole mo
 sweep a step of the way.  What slips back against the order is caught by the next sweep.  Often the numbers of the
 states, up or down, are such an order already; else a copy of the model is made in which they are.  Where sweeps do not
 converge fast, the caller's factors and Krylov methods take over.
+
+Where states live on several ranks, each sweeps over its own in such an order; what flows to another rank is passed on
+after each sweep.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import scipy.sparse as sp
 from cvxmdp import interrupts, threads
 from cvxmdp.dynamics import in_order
 from cvxmdp.mdp import Array, Indices
+from cvxmdp.ranks.halo import NO_HALO, Halo, NoHalo
 
 MOST_SWEEPS, MOST_PUSHES = 300, 2000
 """Sweeps for values and for visits after which factors or Krylov methods are faster."""
@@ -43,17 +47,18 @@ class Arranged:
 
     csr: tuple[Any, Any, Any]
     first: Indices
+    halo: Halo | NoHalo
     states: Indices | None
     """The states in this order, or None for the model's own numbers."""
     pairs: Indices | None
 
 
 class Ordered:
-    """Sweeps over a model in compressed sparse rows."""
+    """Sweeps over a model in compressed sparse rows, or over the rows of this rank's own states."""
 
-    def __init__(self, P: Any, first: Indices, gamma: float) -> None:
-        self._gamma, self._P = gamma, P
-        self._own = Arranged((P.data, P.indices, P.indptr), first, None, None)
+    def __init__(self, P: Any, first: Indices, gamma: float, halo: Halo | NoHalo = NO_HALO) -> None:
+        self._gamma, self._P, self._world = gamma, P, halo.world
+        self._own = Arranged((P.data, P.indices, P.indptr), first, halo, None, None)
         self.forget()
         self.sweeps = 0
         self._large = first.size > PARALLEL_STATES
@@ -76,7 +81,8 @@ class Ordered:
         It begins at V, or above all values, from where what is known of good states spreads fastest.
         """
         num_states = self._own.first.size - 1
-        V = np.full(num_states, float(np.max(c)) / (1 - self._gamma)) if V is None else V
+        if V is None:
+            V = np.full(num_states, float(self._world.largest(np.max(c, initial=-np.inf))) / (1 - self._gamma))
         changes: list[float] = []
         parts = threads.allowed() if self._large else 1
         V, c, pair = self._enter(V, c)
@@ -86,10 +92,12 @@ class Ordered:
                 if self.hopeless:
                     break
             upward = self._upward if self.known else k % 2 == 0
+            V[num_states:] = self._at.halo.values(V)
             change, reached = in_order.improve(
                 *self._at.csr, self._at.first, self._gamma, c, V, pair, upward, parts, 0.1 * tolerance, ROUNDING,
                 POLICY_SWEEPS,
             )  # fmt: skip
+            change, reached = float(self._world.largest(change)), self._world.every(reached)
             changes.append(change)
             self.sweeps += 1
             if reached or interrupts.over(deadline):
@@ -109,17 +117,23 @@ class Ordered:
         if not self.known:
             return None
         at = self._at
-        pi, waiting = (pi, inflow.copy()) if at.states is None else (pi[at.pairs], inflow[at.states])
+        pi, inflow = (pi, inflow) if at.states is None else (pi[at.pairs], inflow[at.states])
+        waiting = np.append(inflow, np.zeros(at.halo.size))
         x, before = np.zeros(inflow.size), np.inf
-        goal = 2 * ROUNDING * float(inflow.sum()) if share == 1.0 else np.inf
+        goal = 2 * ROUNDING * float(self._world.total(inflow.sum())) if share == 1.0 else np.inf
         # What is left in all states together must be within the goal, and x adds up to 1 / (1 - gamma) of the inflow.
         least = 0.1 * ROUNDING * (1 - self._gamma) if share == 1.0 else 0.1 * share
-        # A large model is left after each push, so that Ctrl-C is heard.
-        at_once = 1 if self._large else self._patience
+        # A large model is left after each push, so that Ctrl-C is heard, and one on several ranks to pass things on.
+        at_once = 1 if self._large or self._world.size > 1 else self._patience
         for done in range(at_once, MOST_PUSHES, at_once):
             left, reached = in_order.push_often(
                 *at.csr, at.first, self._gamma, pi, waiting, x, not self._upward, least, goal, share, at_once
             )
+            if self._world.size > 1:
+                waiting = np.append(at.halo.home(waiting), np.zeros(at.halo.size))
+                left = float(self._world.total(waiting.sum()))
+                seen = share == 1.0 or bool(np.all(waiting[: x.size] <= share * x))
+                reached = left <= goal and self._world.every(seen)
             if reached or interrupts.late():
                 return x if at.states is None else x[np.argsort(at.states)]
             if done % self._patience == 0:
@@ -129,14 +143,16 @@ class Ordered:
         return None
 
     def _enter(self, V: Array, c: Array) -> tuple[Array, Array, Indices]:
-        """Copies of V and c, and room for pairs, in the arranged numbers."""
+        """Copies of V, with room for guests, and c, and room for pairs, in the arranged numbers."""
         at = self._at
-        pair = np.zeros(V.size, dtype=np.int64)
-        return (V.copy(), c, pair) if at.states is None else (V[at.states], c[at.pairs], pair)
+        pair = at.first[:-1].copy()
+        V, c = (V, c) if at.states is None else (V[at.states], c[at.pairs])
+        return np.append(V, np.zeros(at.halo.size)), c, pair
 
     def _leave(self, V: Array, c: Array, pair: Indices) -> tuple[Array, Array, Indices]:
         """V, c and pairs in the model's own numbers."""
         at = self._at
+        V = V[: pair.size]
         if at.states is None or at.pairs is None:
             return V, c, pair
         own_V, own_c, own_pair = np.empty_like(V), np.empty_like(c), np.empty_like(pair)
@@ -145,7 +161,10 @@ class Ordered:
 
     def _arrange(self, V: Array, c: Array, pair: Indices, final: bool) -> tuple[Array, Array, Indices]:
         """Choose the order of V: the states' own numbers, if the flow follows them, or those of a copy."""
-        by_value, lower, higher = in_order.downhill(*self._own.csr, pair, V)
+        world, states = self._world, self._own.first.size - 1
+        # Where states are spread over ranks, those elsewhere count as higher.
+        found = in_order.downhill(*self._own.csr, pair, self._own.halo.everywhere(V)) if states else (0.0, 0.0, 0.0)
+        by_value, lower, higher = world.total(np.array(found) * states) / world.total(states)
         self._at = self._own
         if by_value < DOWNHILL:
             self.hopeless = final
@@ -153,13 +172,14 @@ class Ordered:
             self.known, self._upward = True, bool(lower >= higher)
         else:
             self.known, self._upward = final, True
-            states = np.argsort(V, kind="stable")
+            order = np.argsort(V, kind="stable")
             first = self._own.first
-            counts = np.diff(first)[states]
+            counts = np.diff(first)[order]
             ends = np.concatenate([[0], np.cumsum(counts)])
-            pairs = np.arange(ends[-1]) + np.repeat(first[states] - ends[:-1], counts)
-            rank = np.empty(V.size, dtype=self._P.indices.dtype)
-            rank[states] = np.arange(V.size)
+            pairs = np.arange(ends[-1]) + np.repeat(first[order] - ends[:-1], counts)
+            position = np.arange(V.size + self._own.halo.size, dtype=self._P.indices.dtype)
+            position[order] = np.arange(V.size)
             P = sp.csr_array(self._P[pairs])
-            self._at = Arranged((P.data, rank[P.indices], P.indptr), ends, states, pairs)
+            halo = self._own.halo.renumbered(position)
+            self._at = Arranged((P.data, position[P.indices], P.indptr), ends, halo, order, pairs)
         return self._enter(V, c)

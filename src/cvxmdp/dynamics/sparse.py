@@ -102,7 +102,7 @@ class SparseDynamics(Tabular):
         def backward(x: Array) -> Array:
             if self.num_states >= PARALLEL_STATES:
                 return self._flow(x[self.owner] * pi)
-            return kernels.evaluated_back(*P_pi, self.gamma, x)
+            return kernels.evaluated_back(*P_pi, self.gamma, x, self.num_states)
 
         return forward, backward
 
@@ -123,11 +123,11 @@ class SparseDynamics(Tabular):
         return self._flow(d)
 
     def _flow(self, d: Array) -> Array:
-        return kernels.flow(*self._csr, self.first, self.gamma, d)
+        return kernels.flow(*self._csr, self.first, self.gamma, d, self.num_states)
 
     def flow_of_two(self, d: Array, e: Array) -> tuple[Array, Array]:
         self.passes += 1
-        both = kernels.flow_of_two(*self._csr, self.first, self.gamma, d, e)
+        both = kernels.flow_of_two(*self._csr, self.first, self.gamma, d, e, self.num_states)
         return both[0], both[1]
 
     def weighted(self, weights: Array | Mask, V: Array) -> Array:
@@ -136,7 +136,7 @@ class SparseDynamics(Tabular):
 
     def weighted_diagonal(self, weights: Array) -> Array:
         self.passes += 1
-        return kernels.weighted_diagonal(*self._csr, self.first, self.gamma, weights)
+        return kernels.weighted_diagonal(*self._csr, self.first, self.gamma, weights, self.num_states)
 
     def flows(self, X: Any) -> Any:
         if not sp.issparse(X) or self.plan.normal == "sparse":

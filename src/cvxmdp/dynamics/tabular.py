@@ -28,6 +28,7 @@ from cvxmdp.dynamics.linear import (
 from cvxmdp.dynamics.normal import Pattern, reached_states
 from cvxmdp.dynamics.plan import Plan
 from cvxmdp.mdp import MDP, Array, Indices
+from cvxmdp.ranks.halo import NO_HALO, Halo, NoHalo
 
 FIRST_SWEEPS = 30
 """Of value iteration before a small model's first policy is evaluated: about the time of one factor, and on grids and
@@ -60,6 +61,7 @@ class Tabular(ABC):
     """What dense and sparse dynamics share; they add the products with P."""
 
     compiled: bool
+    halo: Halo | NoHalo = NO_HALO
 
     def __init__(self, mdp: MDP, P: Any, plan: Plan) -> None:
         self.num_pairs, self.num_states = P.shape

@@ -41,7 +41,7 @@ class Clock:
         """Say which limit is reached, if any."""
         if self.stopped or interrupts.requested():
             return Status.INTERRUPTED
-        if time.perf_counter() >= self.deadline:
+        if interrupts.passed(self.deadline):
             return Status.TIME_LIMIT
         if self.iterations >= self.max_iterations:
             return Status.ITERATION_LIMIT

@@ -24,8 +24,9 @@ import scipy.sparse as sp
 
 from cvxmdp import interrupts
 from cvxmdp.blocks import Spread
-from cvxmdp.dynamics.base import Dynamics
+from cvxmdp.dynamics.base import Dynamics, indicator
 from cvxmdp.mdp import MDP, Array, Indices
+from cvxmdp.ranks.scattered import as_parts_of, part_of, rows_of
 
 EPS = float(np.finfo(np.float64).eps)
 """The distance from one to the next number: twice what rounding an operation may be off by, relatively."""
@@ -64,7 +65,8 @@ class Visits:
     @property
     def x(self) -> Array:
         """The visits, rounded."""
-        return np.asarray(self.parts.sum(axis=0))
+        x: Array = self.parts.sum(axis=0)
+        return x
 
     def occupancy(self, owner: Indices, pi: Array) -> Array:
         """Return the occupancy of the pairs."""
@@ -86,14 +88,21 @@ class Exact:
 
     def __init__(self, mdp: MDP, dynamics: Dynamics) -> None:
         self.mdp, self.dynamics = mdp, dynamics
-        P = mdp.transitions
-        self.longest = int(np.max(np.diff(P.indptr))) if sp.issparse(P) else P.shape[1]
+        self.rows: Any = rows_of(mdp)
+        self.halo = dynamics.halo
+        longest = np.max(np.diff(self.rows.indptr), initial=0) if sp.issparse(self.rows) else self.rows.shape[1]
+        self.longest = int(self.halo.world.largest(longest))
         """Most entries of a row."""
 
     @cached_property
     def most_ways(self) -> int:
         """Most entries of a column of P: pairs that lead to one state."""
-        return int(np.max(np.bincount(self.mdp.transitions.indices)))
+        return self._ways(self.rows)
+
+    def _ways(self, rows: Any) -> int:
+        """Return the most entries of a column of some rows."""
+        ways = self.halo.home(np.bincount(rows.indices, minlength=self.rows.shape[1]))
+        return int(self.halo.world.largest(np.max(ways, initial=0)))
 
     def rounding(self, V: Array, c: Array, size: float) -> float:
         """Return what rounding may add to a bound computed in double precision from these, nothing else known.
@@ -123,16 +132,17 @@ class Exact:
             rounded = _down(value)
             if rounded > best:
                 best, best_h = rounded, h
-            x = self.dynamics.visits(_taking(pairs, mdp.num_pairs))
-            mean = float(np.asarray(low, dtype=np.float64) @ x / x.sum())
+            taken = indicator(self.dynamics, pairs)
+            x = self.dynamics.visits(taken)
+            mean = float(low.astype(np.float64) @ x / x.sum())
             if not np.isfinite(mean) or mean - float(np.min(low)) <= enough or interrupts.late():
                 break
             # With this step the greedy policy's residual is the same in all states, and above by what the rounding of
             # V may take from it.
-            step = np.asarray(low - FINE(mean), dtype=np.float64) - 4 * EPS * magnitude
-            costs = np.zeros(mdp.num_pairs)
+            step = (low - FINE(mean)).astype(np.float64) - 4 * EPS * magnitude
+            costs = np.zeros_like(taken)
             costs[pairs] = step
-            change = self.dynamics.value(_taking(pairs, mdp.num_pairs), costs)
+            change = self.dynamics.value(taken, costs)
             if not np.all(np.isfinite(change)):
                 break
             h = h + change
@@ -144,13 +154,14 @@ class Exact:
 
     def _least(self, c: Array, u: Array, of_u: Array, h: Array) -> tuple[Any, Indices, Array]:
         """For each state the least ``c + u + M h``, rounded down, its pair, and the size of what it is a sum of."""
-        mdp, first = self.mdp, self.dynamics.first
-        gamma, fine = FINE(mdp.discount), h.astype(FINE)
-        low, pairs = np.empty(mdp.num_states, dtype=FINE), np.empty(mdp.num_states, dtype=np.int64)
-        magnitude = np.empty(mdp.num_states)
+        first, of_pair = self.dynamics.first, part_of(self.mdp.state)
+        gamma, fine = FINE(self.mdp.discount), self.halo.everywhere(part_of(h).astype(FINE))
+        whole, (c, u, of_u) = h, map(part_of, (c, u, of_u))
+        low, pairs = np.empty(first.size - 1, dtype=FINE), np.empty(first.size - 1, dtype=np.int64)
+        magnitude = np.empty(first.size - 1)
         for states, expected, sizes in self._expected(fine, first):
             mine = slice(first[states.start], first[states.stop])
-            owner = mdp.state[mine]
+            owner = of_pair[mine]
             total = c[mine] + u[mine] + gamma * expected - fine[owner]
             size = np.abs(c[mine]) + of_u[mine] + sizes + np.abs(fine[owner])
             total -= 3 * ALLOWANCE * FINE_EPS * (self.longest + 10) * size
@@ -160,11 +171,11 @@ class Exact:
             chosen = attains[np.searchsorted(owner[attains], np.arange(states.start, states.stop))]
             low[states], pairs[states] = best, chosen + first[states.start]
             magnitude[states] = np.asarray(np.maximum.reduceat(sizes, starts) + np.abs(fine[states]), dtype=np.float64)
-        return low, pairs, magnitude
+        return as_parts_of(whole, low), as_parts_of(whole, pairs), as_parts_of(whole, magnitude)
 
     def _expected(self, h: Any, first: Indices) -> Iterator[tuple[slice, Any, Any]]:
         """For runs of states: their pairs' ``P h`` and ``P |h|``, by rows that sum to one exactly."""
-        P = self.mdp.transitions
+        P = self.rows
         sparse, size = sp.issparse(P), np.abs(h)
         ends = P.indptr if sparse else np.arange(P.shape[0] + 1) * P.shape[1]
         for states in _runs(ends[first]):
@@ -200,15 +211,14 @@ class Exact:
             w, _ = _corrected(chain, solve, SAFETY * ratio * x, 0.1, None)
         covered = chain.applied(w) - ALLOWANCE * chain.eps * (chain.longest + 10) * 2 * w
         rest = float(np.sum(np.maximum(size - covered, 0.0))) / (1 - self.mdp.discount) * (1 + 1e-9)
-        high = np.asarray(x, dtype=np.float64)
-        parts = np.stack([high, np.asarray(x - high, dtype=np.float64)])
-        return Visits(parts, np.asarray(w, dtype=np.float64) * (1 + 2 * EPS), rest)
+        high = x.astype(np.float64)
+        parts = np.stack([high, (x - high).astype(np.float64)])
+        return Visits(parts, w.astype(np.float64) * (1 + 2 * EPS), rest)
 
     def _chain(self, pi: Array, tolerance: float) -> PolicyChain:
         """Return the chain of a policy in the precision that the tolerance needs."""
-        mdp = self.mdp
-        taken = np.flatnonzero(pi)
-        P = mdp.transitions
+        mdp, P = self.mdp, self.rows
+        taken = np.flatnonzero(part_of(pi))
         sparse = sp.issparse(P)
 
         def coarse(longest: int) -> bool:
@@ -216,18 +226,18 @@ class Exact:
 
         longest = self.most_ways if sparse else taken.size
         if not coarse(longest) and sparse:
-            longest = int(np.max(np.bincount(P[taken].indices)))
+            longest = self._ways(P[taken])
         if coarse(longest):
             inflow = (1 - mdp.discount) * mdp.initial
             owner = self.dynamics.owner
             return PolicyChain(lambda x: self.dynamics.flow(x[owner] * pi), inflow, longest, EPS)
         rho = _proportions(mdp.initial)
         gamma = FINE(mdp.discount)
-        state = mdp.state[taken]
-        totals = np.zeros(mdp.num_states, dtype=FINE)
-        np.add.at(totals, state, pi[taken].astype(FINE))
-        shares = pi[taken].astype(FINE) / totals[state]
-        if sp.issparse(P):
+        state, chances = part_of(mdp.state)[taken], part_of(pi)[taken].astype(FINE)
+        totals = np.zeros(self.dynamics.first.size - 1, dtype=FINE)
+        np.add.at(totals, state, chances)
+        shares = chances / totals[state]
+        if sparse:
             rows = sp.csr_array(P[taken])
             sums = np.add.reduceat(rows.data.astype(FINE), rows.indptr[:-1])
             back = sp.csr_array(rows.T)
@@ -236,9 +246,9 @@ class Exact:
             origin = state[back.indices]
 
             def inflows(x: Any) -> Any:
-                out = np.zeros(x.size, dtype=FINE)
-                out[some] = np.add.reduceat(data * x[origin], starts[some])
-                return out
+                out = np.zeros(P.shape[1], dtype=FINE)
+                out[some] = np.add.reduceat(data * part_of(x)[origin], starts[some])
+                return as_parts_of(x, self.halo.home(out))
         else:
 
             def inflows(x: Any) -> Any:
@@ -271,10 +281,10 @@ def _corrected(
     chain: PolicyChain, solve: Callable[[Array], Array], rhs: Any, wanted: float, start: Array | None
 ) -> tuple[Any, Any]:
     """Solve ``A x = rhs >= 0`` until the residual is ``wanted`` of x in every entry; also return the residual."""
-    known = np.zeros(rhs.shape) if start is None else start
+    known = np.zeros_like(rhs, dtype=np.float64) if start is None else start
     if start is None:
         with suppress(interrupts.OutOfTimeError):  # nothing is known then, which counts against the policy
-            known = solve(np.asarray(rhs, dtype=np.float64))
+            known = solve(rhs.astype(np.float64))
     x = np.maximum(known, 0.0).astype(chain.inflow.dtype)
     best, best_r, least = x, rhs - chain.applied(x), np.inf
     r = best_r
@@ -288,7 +298,7 @@ def _corrected(
         if not 0 < size < np.inf:
             break
         try:
-            moved = x + size * solve(np.asarray(r / size, dtype=np.float64))
+            moved = x + size * solve((r / size).astype(np.float64))
         except interrupts.OutOfTimeError:
             break
         # A sweep without subtraction reaches the rarest states and keeps all of them positive.
@@ -321,13 +331,6 @@ def _runs(ends: Any) -> Iterator[slice]:
         end = max(end, begin + 1)
         yield slice(begin, end)
         begin = end
-
-
-def _taking(pairs: Indices, count: int) -> Array:
-    """Return the probabilities of the policy that takes ``pairs``."""
-    pi = np.zeros(count)
-    pi[pairs] = 1.0
-    return pi
 
 
 def _down(value: Any) -> float:

@@ -13,12 +13,13 @@ solving it, evaluating its policy and solving it again converges like Newton's m
 models, whatever their size.
 
 A primal-dual interior point method solves it (Mehrotra's predictor and corrector).  Its linear systems have one unknown
-a limit, since each state's equation is eliminated by itself.
+a limit, since each state's equation is eliminated by itself.  So where states live on several ranks, each eliminates
+its own, and only the small systems are made together.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,8 @@ import numpy.typing as npt
 from cvxmdp import threads
 from cvxmdp.engines import kernels
 from cvxmdp.mdp import Array, Indices
+from cvxmdp.ranks.scattered import as_parts_of, part_of, world_of_parts
+from cvxmdp.ranks.world import Alone, Ranks
 
 MOST_STEPS = 150
 """Newton steps of the small program after which it counts as not solved."""
@@ -76,71 +79,118 @@ def solve_frozen(
     that are dear at them are left out at first.  Returns None where the program has no solution, or none was found.
     """
     give = np.zeros((room.size, room.size)) if give is None else give
+    rows = Rows(np.ascontiguousarray(part_of(A)), part_of(x), first, world_of_parts(A))
+    found = _solve_in_steps(rows, room, equal, start, accuracy, near, give)
+    return None if found is None else replace(found, policy=as_parts_of(x, found.policy))
 
+
+def _solve_in_steps(
+    rows: Rows,
+    room: Array,
+    equal: npt.NDArray[np.bool_],
+    start: Array,
+    accuracy: float,
+    near: bool,
+    give: Array,
+) -> Frozen | None:
+    """Solve a sample of the program first, if its prices are not near, then without dear pairs, then all of it."""
     begin = np.where(equal, start, np.maximum(start, LEAST_PRICE))
-    if not near and first.size > 2 * SAMPLED:
-        sample = _sampled(A, x, first)
-        guess = _solve(*sample, room, equal, give, begin, ROUGH)
+    if not near and rows.total(rows.x.size) + 1 > 2 * SAMPLED:
+        guess = _solve(_sampled(rows), room, equal, give, begin, ROUGH)
         if guess is not None:
             start, near = guess.multipliers, True
             begin = np.where(equal, start, np.maximum(start, LEAST_PRICE))
-    if near and A.shape[0] > FEW_PAIRS:
-        dear = kernels.priced(A, first, start)[0]
-        others = dear[dear > 0]
-        kept = np.flatnonzero(dear <= np.quantile(others, KEPT)) if others.size else np.arange(dear.size)
-        ends = np.searchsorted(kept, first)
-        found = _solve(A[kept], x, ends, room, equal, give, begin, accuracy)
-        if found is not None:
-            q, _, least = kernels.priced(A, first, found.multipliers)
-            # What the policy misses by not taking pairs that were left out.
-            if x @ np.minimum.reduceat(q[kept], ends[:-1]) <= MISSED * accuracy:
-                policy = np.zeros(A.shape[0])
-                policy[kept] = found.policy
-                return Frozen(policy, found.multipliers, float(least))
-    return _solve(A, x, first, room, equal, give, begin, accuracy)
+    found = None
+    if near and rows.total(rows.A.shape[0]) > FEW_PAIRS:
+        found = _solve_cheap(rows, room, equal, give, begin, start, accuracy)
+    return _solve(rows, room, equal, give, begin, accuracy) if found is None else found
 
 
-def _sampled(A: Array, x: Array, first: Indices) -> tuple[Array, Array, Indices]:
-    """Return the program for a sample of the states, drawn at even steps of the visits they add up to."""
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Advantages ``A`` of the pairs that live here, the visits of their states, and where each state's pairs begin."""
+
+    A: Array
+    x: Array
+    first: Indices
+    world: Alone | Ranks
+
+    def total(self, part: float) -> float:
+        """Return the sum over ranks."""
+        return float(self.world.total(part))
+
+
+def _solve_cheap(
+    rows: Rows,
+    room: Array,
+    equal: npt.NDArray[np.bool_],
+    give: Array,
+    begin: Array,
+    prices: Array,
+    accuracy: float,
+) -> Frozen | None:
+    """Solve the program without the pairs that are dear at these prices; None where it needs them."""
+    A, x, first = rows.A, rows.x, rows.first
+    dear = kernels.priced(A, first, prices)[0]
+    others = dear[dear > 0]
+    kept = np.flatnonzero(dear <= np.quantile(others, KEPT)) if others.size else np.arange(dear.size)
+    ends = np.searchsorted(kept, first)
+    found = _solve(Rows(A[kept], x, ends, rows.world), room, equal, give, begin, accuracy)
+    if found is None:
+        return None
+    q, _, least = kernels.priced(A, first, found.multipliers)
+    # What the policy misses by not taking pairs that were left out.
+    if rows.total(x @ np.minimum.reduceat(q[kept], ends[:-1])) > MISSED * accuracy:
+        return None
+    policy = np.zeros(A.shape[0])
+    policy[kept] = found.policy
+    return Frozen(policy, found.multipliers, float(rows.world.least(least)))
+
+
+def _sampled(rows: Rows) -> Rows:
+    """Return the program for a sample of the states here, drawn at even steps of the visits they add up to."""
+    A, x, first = rows.A, rows.x, rows.first
+    if not x.size:
+        return rows
     mass = np.cumsum(x)
     drawn = np.searchsorted(mass, (np.arange(SAMPLED) + 0.5) * (mass[-1] / SAMPLED))
     states, counts = np.unique(drawn, return_counts=True)
     sizes = np.diff(first)[states]
     ends = np.concatenate([[0], np.cumsum(sizes)])
     pairs = np.arange(ends[-1]) + np.repeat(first[states] - ends[:-1], sizes)
-    return A[pairs], counts * (mass[-1] / SAMPLED), ends
+    return Rows(A[pairs], counts * (mass[-1] / SAMPLED), ends, rows.world)
 
 
 def _solve(
-    A: Array,
-    x: Array,
-    first: Indices,
-    room: Array,
-    equal: npt.NDArray[np.bool_],
-    give: Array,
-    begin: Array,
-    accuracy: float,
+    rows: Rows, room: Array, equal: npt.NDArray[np.bool_], give: Array, begin: Array, accuracy: float
 ) -> Frozen | None:
-    x = np.maximum(x, UNVISITED * x.max())
+    A, first, world = rows.A, rows.first, rows.world
+    most = float(world.largest(np.max(rows.x, initial=0.0)))
+    x = np.maximum(rows.x, UNVISITED * most)
     counts = np.diff(first)
     weights = np.repeat(x / counts, counts)
-    natural = max(float(kernels.priced(A, first, begin)[0] @ weights) / weights.size, accuracy / weights.size)
+    dear, size = rows.total(kernels.priced(A, first, begin)[0] @ weights), rows.total(weights.size)
+    natural = max(dear / size, accuracy / size)
     short = room + give @ begin
     missed = float(np.max(np.where(equal, np.abs(short), -short), initial=0.0))
-    parts = threads.allowed() if A.size > PARALLEL_ENTRIES else 1
+    agree = None if isinstance(world, Alone) else world.agree
+    parts = threads.allowed() if A.size > PARALLEL_ENTRIES and agree is None else 1
     for mu in (natural * min(max(np.sqrt(missed), NEAREST_START), 1.0), natural):
         multipliers = begin.copy()
-        p, steps = kernels.interior_point(A, x, first, room, ~equal, give, multipliers, mu, accuracy, MOST_STEPS, parts)
+        p, steps = kernels.interior_point(
+            A, x, first, room, ~equal, give, multipliers, mu, accuracy, MOST_STEPS, parts, agree
+        )
         if steps != -1:
             break
     if steps < 0:
         return None
     _, greedy, least = kernels.priced(A, first, multipliers)
     p = np.where(p >= min(max(TAKEN, accuracy), LEAST_TAKEN), p, 0.0)
-    idle = np.repeat(x <= 10 * UNVISITED * x.max(), counts)  # there the best action at these prices is as good as any
+    idle = np.repeat(x <= 10 * UNVISITED * most, counts)  # there the best action at these prices is as good as any
     p[idle] = 0.0
     p[greedy[idle[greedy]]] = 1.0
-    return Frozen(p / np.repeat(np.add.reduceat(p, first[:-1]), counts), multipliers, float(least))
+    policy = p / np.repeat(np.add.reduceat(p, first[:-1]), counts)
+    return Frozen(policy, multipliers, float(world.least(least)))
 
 
 def solve_elastic(A: Array, x: Array, first: Indices, room: Array, start: Array, accuracy: float) -> Frozen | None:
@@ -149,15 +199,19 @@ def solve_elastic(A: Array, x: Array, first: Indices, room: Array, start: Array,
     The excess t is the choice in one more state: of its two actions one gives every limit room, and costs as much as it
     gives, and the other takes it.
     """
+    world, visits, count = world_of_parts(A), part_of(x), int(first[-1])
     reach = 2 * float(np.max(-room)) + accuracy
     more = np.full((2, A.shape[1]), reach)
     more[0, 1:], more[1, 0] = -reach, -reach
-    extended = np.vstack([A, more])
-    extended[:-2, 0] = 0.0
-    none = np.zeros(room.size, dtype=bool)
+    extended = np.vstack([part_of(A), more])
+    extended[:count, 0] = 0.0
+    rows = Rows(extended[:count], visits, first, world)
+    if world.rank == 0:  # where the state is that is added
+        rows = Rows(extended, np.append(visits, 1.0), np.append(first, count + 2), world)
+    none, rigid = np.zeros(room.size, dtype=bool), np.zeros((room.size, room.size))
     begin = np.maximum(start, LEAST_PRICE) / np.sum(np.maximum(start, LEAST_PRICE))
-    found = solve_frozen(extended, np.append(x, 1.0), np.append(first, first[-1] + 2), room, none, begin, accuracy)
+    found = _solve_in_steps(rows, room, none, begin, accuracy, False, rigid)
     if found is None:
         return None
-    least = kernels.priced(extended[:-2], first, found.multipliers)[2]
-    return Frozen(found.policy[:-2], found.multipliers, float(least))
+    least = float(world.least(kernels.priced(extended[:count], first, found.multipliers)[2]))
+    return Frozen(as_parts_of(x, found.policy[:count]), found.multipliers, least)

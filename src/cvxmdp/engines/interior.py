@@ -27,8 +27,8 @@ import scipy.sparse as sp
 from cvxmdp import interrupts
 from cvxmdp.blocks import Constraint, Term
 from cvxmdp.constraints.linear import Linear
+from cvxmdp.dynamics.base import indicator
 from cvxmdp.engines.base import Engine, Proposal, Proposals, Start, Task, needs_rows
-from cvxmdp.engines.presolve import indicator
 from cvxmdp.engines.rounds import CLOSEST
 from cvxmdp.engines.rows_system import RowsSystem
 from cvxmdp.mdp import Array

@@ -10,9 +10,10 @@ import scipy.sparse as sp
 
 from cvxmdp import interrupts
 from cvxmdp.barriers import Barrier, Part, View
+from cvxmdp.dynamics.base import indicator
 from cvxmdp.dynamics.normal import Pattern, reached_states
 from cvxmdp.engines.base import Task
-from cvxmdp.engines.presolve import indicator, policy_iteration
+from cvxmdp.engines.presolve import policy_iteration
 from cvxmdp.mdp import MDP, Array, Indices
 
 Mask = npt.NDArray[np.bool_]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cvxmdp import interrupts
-from cvxmdp.dynamics.base import Dynamics
+from cvxmdp.dynamics.base import Dynamics, indicator
 from cvxmdp.engines.exact import largest
 from cvxmdp.mdp import Array, Indices
 
@@ -92,10 +92,3 @@ def occupancy_of(dynamics: Dynamics, pairs: Indices) -> Array:
     visits = dynamics.visits(d)
     d[pairs] = visits / visits.sum()
     return d
-
-
-def indicator(dynamics: Dynamics, pairs: Indices) -> Array:
-    """Return the probabilities of the policy that takes ``pairs``."""
-    pi = np.zeros(dynamics.num_pairs)
-    pi[pairs] = 1.0
-    return pi

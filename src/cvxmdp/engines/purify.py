@@ -30,8 +30,7 @@ import scipy.linalg as la
 from cvxmdp import interrupts
 from cvxmdp.constraints.combine import Blocks
 from cvxmdp.constraints.linear import Linear
-from cvxmdp.dynamics.base import Dynamics, Mask
-from cvxmdp.engines.presolve import indicator
+from cvxmdp.dynamics.base import Dynamics, Mask, indicator
 from cvxmdp.mdp import Array, Indices
 
 MOST_ROWS = 20

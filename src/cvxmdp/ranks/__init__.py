@@ -1,0 +1,1 @@
+"""Models that live on several ranks of MPI."""

@@ -1,0 +1,257 @@
+"""Models in parts: the rows of P live with their states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from cvxmdp.mdp import MDP, Array, Indices
+from cvxmdp.names import Numbers, read_names
+from cvxmdp.ranks.halo import Halo
+from cvxmdp.ranks.scattered import Scattered
+from cvxmdp.ranks.world import Ranks, world_of
+from cvxmdp.reading import (
+    SUM_TOLERANCE,
+    check_cost,
+    check_discount,
+    check_pairs,
+    checked_probabilities,
+    floats,
+    frozen,
+    read_costs,
+    read_matrix,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class RowBlock:
+    """The rows of P that live on this rank; columns are its own states, then its guests (see :mod:`cvxmdp.ranks`)."""
+
+    csr: Any
+    halo: Halo
+    world: Ranks
+    starts: Indices
+    """States ``starts[r]`` up to ``starts[r + 1]`` live on rank r."""
+    shape: tuple[int, int]
+    """Of all rows together."""
+    nnz: int
+    """Transitions of all ranks."""
+    numbers: Indices | None = None
+    """The number that each of this rank's states has in the order of the user; None where that is the order here."""
+
+
+def even_blocks(num_states: int, world: Ranks) -> Indices:
+    """Cut states into blocks of about the same size, one a rank: states lead to near ones in most models.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> even_blocks(7, SimpleNamespace(size=3))
+    array([0, 2, 4, 7])
+    """
+    return (num_states * np.arange(world.size + 1)) // world.size
+
+
+def from_rows(
+    comm: Any,
+    num_states: int,
+    state: Indices,
+    action: Indices,
+    transitions: Any,
+    costs: Mapping[str, npt.ArrayLike],
+    discount: float,
+    initial: npt.ArrayLike | None = None,
+    states: Sequence[str] | None = None,
+    actions: Sequence[str] | None = None,
+    starts: Indices | None = None,
+    numbers: Indices | None = None,
+) -> MDP:
+    """Build a model of which each rank gives the rows of its own states.
+
+    Parameters
+    ----------
+    comm : communicator of mpi4py or petsc4py, or True
+        The ranks.
+    num_states : int
+        Of the whole model.
+    state, action : array of int
+        Of this rank's pairs, sorted; states have the numbers of the whole model.
+    transitions : sparse matrix with one row for each of these pairs and a column for each state
+        Distribution of the next state.
+    costs : mapping of str to array
+        One entry for each of these pairs.
+    discount : float
+        Between 0 and 1, both excluded.
+    initial : array, optional
+        One entry for each of this rank's states; even when not given.
+    states, actions : sequence of str, optional
+        Names, of the whole model.
+    starts : array of int, optional
+        States ``starts[r]`` up to ``starts[r + 1]`` live on rank r; even blocks when not given.
+    numbers : array of int, optional
+        The number that each of this rank's states has for the user, where it is another.
+    """
+    world = world_of(comm)
+    starts = even_blocks(num_states, world) if starts is None else starts
+    begin, end = int(starts[world.rank]), int(starts[world.rank + 1])
+
+    def checked() -> tuple[Any, dict[str, Array], Array]:
+        known = Numbers(num_states) if states is None else states
+        named = Numbers(int(np.max(action, initial=0)) + 1) if actions is None else actions
+
+        def pair(i: int) -> str:
+            return f"state {known[int(state[i])]}, action {named[int(action[i])]}"
+
+        here = known[begin:end] if isinstance(known, Numbers) else _Shifted(known, begin)
+        if end > begin:
+            check_pairs(state - begin, action, end - begin, here, pair)
+            rows = checked_probabilities(read_matrix("transitions", sp.csr_array(transitions)), known, pair)
+        else:
+            rows = sp.csr_array((0, num_states))
+        own = {name: floats(f"cost {name!r}", cost) for name, cost in read_costs(costs).items()}
+        for name, cost in own.items():
+            if cost.shape != state.shape:
+                raise ValueError(f"cost {name!r} has shape {cost.shape}; this rank has {state.size} pairs")
+            check_cost(f"cost {name!r}", cost, pair)
+        rho = np.full(end - begin, 1 / num_states) if initial is None else floats("initial", initial)
+        if rho.shape != (end - begin,) or not np.all(rho >= 0):
+            raise ValueError("initial must have one entry of at least 0 for each of this rank's states")
+        return rows, own, rho
+
+    rows, own, rho = world.together(checked)
+    discount = check_discount(discount)
+    total = float(world.total(rho.sum()))
+    if abs(total - 1) > SUM_TOLERANCE:
+        raise ValueError(f"initial sums to {total:.10g}, not 1; divide it by its sum")
+    block = _block(world, rows, starts, num_states, numbers)
+    pairs = block.shape[0]
+    most = int(world.largest(int(np.max(action, initial=0)))) + 1
+
+    def over(values: Any, count: int) -> Scattered:
+        return Scattered(frozen(np.ascontiguousarray(values)), world, count=count)
+
+    return MDP._of_parts(
+        state=over(state - begin, pairs),
+        action=over(action, pairs),
+        transitions=block,
+        costs={name: over(cost, pairs) for name, cost in own.items()},
+        discount=discount,
+        initial=over(rho / total, num_states),
+        states=Numbers(num_states) if states is None else states,
+        actions=read_names("actions", actions, most),
+    )
+
+
+class _Shifted:
+    """Names of the states from some number on."""
+
+    def __init__(self, names: Sequence[str], begin: int) -> None:
+        self._names, self._begin = names, begin
+
+    def __getitem__(self, index: int) -> str:
+        return self._names[self._begin + int(index)]
+
+
+def _block(world: Ranks, rows: Any, starts: Indices, num_states: int, numbers: Indices | None) -> RowBlock:
+    """Number the columns of this rank's rows: its own states from zero, and after them its guests."""
+    begin, end = int(starts[world.rank]), int(starts[world.rank + 1])
+    columns = rows.indices
+    outside = (columns < begin) | (columns >= end)
+    guests = np.unique(columns[outside]).astype(np.int64)
+    renumbered = columns.astype(np.int64 if rows.nnz > np.iinfo(np.int32).max else np.int32) - begin
+    renumbered[outside] = (end - begin) + np.searchsorted(guests, columns[outside])
+    shape = (rows.shape[0], end - begin + guests.size)
+    # Within a row the columns need not be sorted: loops over a rank's own rows do not ask for it.
+    csr = sp.csr_array((rows.data, renumbered, rows.indptr.astype(renumbered.dtype, copy=False)), shape=shape)
+    pairs, entries = (int(n) for n in world.total(np.array([rows.shape[0], rows.nnz])))
+    return RowBlock(csr, Halo(world, starts, guests), world, starts, (pairs, num_states), entries, numbers)
+
+
+def scatter(mdp: MDP, comm: Any = True, parts: npt.ArrayLike | str | None = None) -> MDP:
+    """Return the part of a model that is this rank's, where every rank holds the whole.
+
+    Parameters
+    ----------
+    mdp : MDP
+        The same on all ranks.
+    comm : communicator of mpi4py or petsc4py, or True
+        The ranks; True for all there are.
+    parts : array of int, or "graph", optional
+        The rank of each state.  When not given, blocks of states with consecutive numbers; "graph" leaves it to PETSc's
+        partitioner, which keeps states together that lead to each other.
+
+    Notes
+    -----
+    Costs and visits of other states are sent between ranks in every sweep, so states that lead to each other should
+    live together.  A model in which every state leads everywhere gains nothing.
+    """
+    world = world_of(comm)
+    P, S = sp.csr_array(mdp.transitions), mdp.num_states
+    order, starts = _arranged(mdp, world, parts)
+    mine = order[starts[world.rank] : starts[world.rank + 1]]
+    first = np.searchsorted(mdp.state, np.arange(S + 1))
+    counts = np.diff(first)[mine]
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    pairs = np.arange(ends[-1]) + np.repeat(first[mine] - ends[:-1], counts)
+    position = np.empty(S, dtype=np.int64)
+    position[order] = np.arange(S)
+    rows = sp.csr_array(P[pairs]) if pairs.size else sp.csr_array((0, S))
+    rows = sp.csr_array((rows.data, position[rows.indices], rows.indptr), shape=rows.shape)
+    plain = bool(np.array_equal(order, np.arange(S)))
+    return from_rows(
+        world, S, np.repeat(starts[world.rank] + np.arange(mine.size), counts), mdp.action[pairs], rows,
+        {name: cost[pairs] for name, cost in mdp.costs.items()}, mdp.discount, mdp.initial[mine],
+        mdp.states if plain or isinstance(mdp.states, Numbers) else [mdp.states[s] for s in order], mdp.actions, starts,
+        None if plain else mine,
+    )  # fmt: skip
+
+
+def _arranged(mdp: MDP, world: Ranks, parts: Any) -> tuple[Indices, Indices]:
+    """Return the states rank after rank, and where each rank's begin."""
+    S = mdp.num_states
+    if parts is None:
+        return np.arange(S), even_blocks(S, world)
+    if isinstance(parts, str):
+        if parts != "graph":
+            raise ValueError(f'parts is {parts!r}; give the rank of each state, "graph", or nothing')
+        from cvxmdp.dynamics.petsc import partition
+
+        parts = partition(mdp, world)
+    given = np.asarray(parts)
+    if given.shape != (S,) or given.dtype.kind not in "iu" or np.any((given < 0) | (given >= world.size)):
+        raise ValueError(f"parts must have the number of a rank, from 0 to {world.size - 1}, for each of {S} states")
+    return np.argsort(given, kind="stable"), np.searchsorted(np.sort(given), np.arange(world.size + 1))
+
+
+def gather(mdp: MDP, scattered: Any, to_all: bool = False) -> Array | None:
+    """Return a vector over states or pairs as one array in the user's order, on rank 0 or on all ranks.
+
+    Parameters
+    ----------
+    mdp : MDP
+        The model in parts.
+    scattered : array
+        As solutions of it have them.
+    to_all : bool
+        Whether all ranks get it; else the others get None.
+    """
+    if not isinstance(scattered, Scattered):
+        return np.asarray(scattered)
+    world, block = scattered.world, mdp.transitions
+    assert isinstance(world, Ranks)
+    collect = world.comm.allgather if to_all else world.comm.gather
+    parts = collect(scattered.local)
+    owners = collect(None if block.numbers is None else (block.numbers, mdp.state.local))
+    if parts is None:
+        return None
+    whole = np.concatenate(parts)
+    if owners[0] is None:
+        return whole
+    of_states = whole.size == mdp.num_states and scattered.local.size != mdp.state.local.size
+    order = np.concatenate([n if of_states else n[owner] for n, owner in owners])
+    return np.asarray(whole[np.argsort(order, kind="stable")])
