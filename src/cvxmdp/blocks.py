@@ -72,6 +72,8 @@ class Block(ABC):
     """Whether it is ``lower <= rows d <= upper``, as :class:`cvxmdp.constraints.linear.Linear` has them."""
     smooth: ClassVar[bool] = False
     """Whether its gradient is Lipschitz, so that it needs no multiplier."""
+    on_ranks: ClassVar[bool] = True
+    """Whether its prox needs no more than sums, which several ranks make together."""
     own: ClassVar[bool] = False
     """Whether it is a user's, known by no more than its prox."""
 

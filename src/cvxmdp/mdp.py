@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvxmdp.names import no_such, printable, read_names
+from cvxmdp.ranks.scattered import as_parts_of, part_of
 from cvxmdp.reading import Array as Array
 from cvxmdp.reading import Indices as Indices
 from cvxmdp.reading import (
@@ -431,6 +432,18 @@ class MDP:
         """The ranks on which the model lives, or None where it is whole: see :func:`cvxmdp.scatter`."""
         return getattr(self.transitions, "world", None)
 
+    def here(self, vector: Array) -> Array:
+        """Return the part that lives here of a vector over pairs or states which every rank has; itself where all does.
+
+        Numbers that are the same for all, and vectors of another size, come back as they are.
+        """
+        world = self.world
+        if world is None or part_of(vector) is not vector or vector.ndim != 1:
+            return vector
+        if vector.size == self.num_pairs:
+            return as_parts_of(self.state, vector[self.transitions.pairs])
+        return as_parts_of(self.initial, vector[self.transitions.states]) if vector.size == self.num_states else vector
+
     def _pair(self, i: int) -> str:
         """Return a pair by its names."""
         return f"state {self.states[int(self.state[i])]}, action {self.actions[int(self.action[i])]}"
@@ -571,7 +584,7 @@ class MDP:
             if cost not in self.costs:
                 raise ValueError(no_such("cost", cost, self.costs))
             return self.costs[cost]
-        vector = floats(what, cost)
+        vector = self.here(floats(what, cost))
         if vector.shape != (self.num_pairs,):
             raise ValueError(
                 f"{what} has shape {vector.shape}; give a name or one entry for each of the {self.num_pairs} pairs"

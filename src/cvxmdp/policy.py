@@ -100,6 +100,8 @@ def as_policy(mdp: MDP, policy: Any) -> Policy:
 
     A mapping gives each state, by name, an action's name or probabilities by the actions' names.
     """
+    if mdp.world is not None:
+        return _on_ranks(mdp, policy)
     if isinstance(policy, Mapping):
         policy = _by_names(mdp, policy)
     if isinstance(policy, Policy):
@@ -146,6 +148,20 @@ def as_policy(mdp: MDP, policy: Any) -> Policy:
             f"the policy's probabilities in state {mdp.states[worst]} sum to {sums[worst]:.10g}, not 1; "
             + ("divide them by their sum" if sums[worst] > 0 else "give one of its actions a probability above 0")
         )
+    return Policy(pi / sums[mdp.state], mdp.state, mdp.action, mdp.states, mdp.actions)
+
+
+def _on_ranks(mdp: MDP, policy: Any) -> Policy:
+    """Read a policy of a model that lives on several ranks, from probabilities over all its pairs."""
+    given = policy.probabilities if isinstance(policy, Policy) else policy
+    pi = mdp.here(floats("the policy", given))
+    if pi.shape != (mdp.num_pairs,):
+        raise ValueError(
+            f"the policy has shape {pi.shape}; on several ranks give probabilities over the {mdp.num_pairs} pairs"
+        )
+    sums = np.bincount(mdp.state, weights=pi)
+    if not np.all(pi >= 0) or np.max(np.abs(sums - 1)) > SUM_TOLERANCE:
+        raise ValueError("the policy's probabilities must be at least 0 and sum to 1 in each state")
     return Policy(pi / sums[mdp.state], mdp.state, mdp.action, mdp.states, mdp.actions)
 
 

@@ -106,7 +106,7 @@ class Entropies(Separable):
 
     def dual(self, response: BestReply, mu: float) -> Array:
         some = self.reference > 0
-        u = np.zeros(some.size)
+        u = np.zeros_like(self.reference)
         # From the advantages, since the logarithm of a d that underflowed says nothing.
         u[some] = mu * (response.slope[some] + response.shift + 1.0)
         return np.append(u, mu)

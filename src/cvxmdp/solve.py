@@ -152,7 +152,7 @@ class Solve:
         most = max_iterations or sum(engine.most_passes for engine in engines)
         clock = Clock(time.perf_counter(), self.deadline, most, callback)
         dynamics = problem.mdp.dynamics(engines[0].evaluation)
-        blocks = Blocks(problem.constraints, problem.terms, problem.mdp.num_pairs)
+        blocks = Blocks(problem.constraints, problem.terms, problem.cost)
         prover = Prover(problem.mdp, dynamics, problem.cost, blocks, goal.tolerance, clock)
         return Judge(prover, goal)
 

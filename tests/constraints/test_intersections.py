@@ -350,7 +350,7 @@ def test_linear_constraints_merge_into_one_set(forms):
     E, F = rng.normal(size=(2, SIZE)), rng.normal(size=(1, SIZE))
     ball = cm.NormBall(np.zeros(SIZE), 1.0)
     parts = [cm.Linear(forms[0](E), at_most=0.1), ball, cm.Linear(forms[1](F), equal=0.0)]
-    both = Blocks(parts, [], SIZE)
+    both = Blocks(parts, [], np.zeros(SIZE))
     assert len(both.blocks) == 2
     y = rng.normal(size=(2, SIZE))
     z = both.prox(y, 1.0)
@@ -367,7 +367,7 @@ def test_duals_come_back_one_for_each_constraint_in_the_order_given():
         cm.Bounds(upper=np.full(SIZE, 0.1)),
         cm.Linear(rng.normal(size=SIZE), at_most=-1.0),
     ]
-    both = Blocks(parts, [], SIZE)  # blocks: linear, ball, bounds
+    both = Blocks(parts, [], np.zeros(SIZE))  # blocks: linear, ball, bounds
     y = 3 * rng.normal(size=(3, SIZE))
     z = both.prox(y, 1.0)
     duals = both.duals(y, z, 2.0)
@@ -421,7 +421,7 @@ def test_the_sum_of_normals_may_be_changed_without_changing_the_duals():
     ball = cm.NormBall(np.full(8, 1 / 8), 0.1).bind(mdp)
     for members in ([ball], [ball, ball]):
         duals = [np.ones(8) for _ in members]
-        u, _, _ = Blocks(members, [], 8).normals(duals)
+        u, _, _ = Blocks(members, [], np.zeros(8)).normals(duals)
         np.testing.assert_array_equal(u, len(members))
         u += 5.0
         for dual in duals:

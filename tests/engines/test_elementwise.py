@@ -81,7 +81,7 @@ def test_a_pass_holds_no_arrays_but_those_of_the_algorithm():
         next(passes)
 
     assert arrays_at_once(two_passes) < 4.5  # w, its successor, the anchor and z
-    assert Blocks([ball], [], PAIRS).prox(d[None], 1.0).shape == (1, PAIRS)
+    assert Blocks([ball], [], d).prox(d[None], 1.0).shape == (1, PAIRS)
 
 
 @pytest.mark.parametrize(("how", "most"), [("qrpi", 4.0), ("newton", 5.5)])

@@ -230,7 +230,7 @@ def test_pieces_are_listed_as_the_certificate_lists_duals():
     mdp = as_mdp(model)
     d = interior_occupancy(model)
     given = [cm.NormBall(d, 0.1), cm.Budget("risk", 0.5), cm.StateBounds(upper=0.5)]
-    blocks = Blocks(bind(given, mdp), [], d.size)
+    blocks = Blocks(bind(given, mdp), [], d)
     assert [type(m).__name__ for m in blocks.members] == ["NormBall", "Linear", "Linear"]
     problem = cm.Problem(mdp, "cost" + cm.Distance(d, 0.1), given)
     duals = problem.solve(method="newton").evidence.proofs["bound"].duals

@@ -256,7 +256,7 @@ def walked(mdp, rows, at_most, pi, multipliers=0.0, room=1e-9, deadline=np.inf):
     """Walk from a policy to a corner and return the corner's policy, or None."""
     linear, d = cm.Linear(rows, at_most=at_most), mdp.evaluate(pi).occupancy
     multipliers = np.broadcast_to(multipliers, linear.upper.shape)
-    blocks = Blocks([linear], [], mdp.num_pairs)
+    blocks = Blocks([linear], [], np.zeros(mdp.num_pairs))
     masses = purification.purify(mdp.dynamics("auto"), mdp.cost("cost"), blocks, d, pi, multipliers, room, deadline)
     return None if masses is None else mdp.policy(masses / np.bincount(mdp.state, masses)[mdp.state])
 

@@ -78,7 +78,7 @@ def exact_prox(model, c):
 def passes(model, c, constraints, omega, sigma, w=None):
     """Exact passes of eq. (7) from the occupancy of a random policy."""
     mdp = as_mdp(model)
-    sets = Blocks(bind(constraints, mdp), [], mdp.num_pairs)
+    sets = Blocks(bind(constraints, mdp), [], np.zeros(mdp.num_pairs))
     start = interior_occupancy(model) if w is None else w
     return iterates(exact_prox(model, c), sets, np.tile(start, (len(sets.blocks), 1)), sigma, omega, anchored=False)
 
@@ -199,7 +199,7 @@ def test_a_pass_is_the_prox_of_the_average_and_a_projection_of_each_copy(kind):
     constraints, blocks = cases(model)[kind]
     rng = np.random.default_rng(0)
     mdp = as_mdp(model)
-    sets = Blocks(bind(constraints, mdp), [], mdp.num_pairs)
+    sets = Blocks(bind(constraints, mdp), [], np.zeros(mdp.num_pairs))
     w = interior_occupancy(model) + 0.1 * rng.normal(size=(len(blocks), c.size))
     first, second = islice(iterates(exact_prox(model, c), sets, w, 0.2, 1.3, anchored=False), 2)
     # min over d and its copies of c'd + sum |d - w_b|^2 / (2 sigma) is a prox of the average with sigma / copies.
@@ -220,7 +220,7 @@ def test_an_anchored_pass_is_pulled_back_by_ever_less():
     """Halpern: ``w_{k+1} = T(w_k) + (w_0 - T(w_k)) / (k + 2)``."""
     model, _ = MODELS["dense"]
     mdp, c = as_mdp(model), model["costs"]["cost"]
-    sets = Blocks(bind(cases(model)["ball"][0], mdp), [], mdp.num_pairs)
+    sets = Blocks(bind(cases(model)["ball"][0], mdp), [], np.zeros(mdp.num_pairs))
     w = interior_occupancy(model)[None]
     points = list(islice(iterates(exact_prox(model, c), sets, w, 0.2, 2.0, anchored=True), 5))
     for k, (now, then) in enumerate(pairwise(points)):
@@ -388,7 +388,7 @@ def test_the_paper_s_method_is_algorithm_1_to_the_letter(kind, unit):
     mdp, constraints, project, _ = paper_setting(kind, seed=1)
     c, settings = unit * mdp.costs["cost"], Splitting.as_in_paper()
     inner = Inner(settings, mdp.dynamics(settings.evaluation), c, np.zeros(mdp.num_states))
-    sets = Blocks(bind(constraints, mdp), [], mdp.num_pairs)
+    sets = Blocks(bind(constraints, mdp), [], np.zeros(mdp.num_pairs))
     ours = iterates(inner, sets, np.zeros((1, c.size)), settings.step, settings.relaxation, anchored=False)
     for it, (w, d, z) in islice(zip(ours, algorithm_1(mdp, c, project), strict=False), 20):
         np.testing.assert_allclose(it.governing[0], w, atol=1e-9)

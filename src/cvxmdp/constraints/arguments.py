@@ -8,6 +8,7 @@ import numpy as np
 
 from cvxmdp.mdp import MDP, Array
 from cvxmdp.policy import Policy
+from cvxmdp.ranks.scattered import as_array
 from cvxmdp.reading import LARGEST, floats
 
 
@@ -16,6 +17,7 @@ def occupancy_of(mdp: MDP | None, given: Any, what: str) -> Any:
     if isinstance(given, Policy):
         return given if mdp is None else mdp.evaluate(given).occupancy
     array = numbers(what, getattr(given, "occupancy", given))
+    array = array if mdp is None else mdp.here(array)
     if array.ndim != 1 or not np.all(np.isfinite(array)):
         raise ValueError(
             f"{what} must be a vector of finite numbers with one entry for each pair, a Policy or a Solution"
@@ -32,7 +34,7 @@ def unbound(name: str, missing: str) -> ValueError:
 
 def numbers(what: str, value: Any) -> Array:
     """Read an array of numbers of its own; they may be infinite, but not so large that products with them would be."""
-    array = np.array(floats(what, value))
+    array = np.copy(floats(what, value))
     check_size(what, array)
     return array
 
@@ -70,7 +72,7 @@ def limits(what: str, value: Any, size: int, default: float) -> Array:
 
 def check_point(point: Array, size: int) -> Array:
     """Check that a point has one entry a pair."""
-    array = np.asarray(point)
+    array = as_array(point)
     if not np.issubdtype(array.dtype, np.floating):
         array = array.astype(np.float64)
     if array.shape != (size,):

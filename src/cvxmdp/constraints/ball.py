@@ -16,6 +16,7 @@ from cvxmdp.constraints.arguments import check_point, number, numbers, occupancy
 from cvxmdp.constraints.base import FLOOR, Ranked, ranked, scalar, unit
 from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
+from cvxmdp.policy import Policy
 from cvxmdp.separable import Separable, Squares
 
 
@@ -79,7 +80,7 @@ class Norm:
         return positive_root(excess, (self(x) / radius - 1) / float(np.max(w)), 1e-14)
 
     def _power(self, x: Array, radius: float) -> Array:
-        o, t = np.abs(x) / radius, np.empty(x.size)
+        o, t = np.abs(x) / radius, np.empty_like(x)
 
         def excess(m: float) -> tuple[float, float]:
             total, slope = kernels.power(o, self.p, m, t)
@@ -174,14 +175,14 @@ class NormBall(Constraint, Ranked):
             raise ValueError(f"radius is {radius}; it must be at least 0")
         self.norm = Norm(exponent(norm), _weights(weights))
         self.flat, self.round = self.norm.p in (1.0, np.inf), self.norm.p == 2
-        if isinstance(self._center, np.ndarray):
+        if not isinstance(self._center, Policy):
             self._check(self._center)
         self.name = name
 
     @property
     def center(self) -> Array:
         """The occupancy in the middle."""
-        if not isinstance(self._center, np.ndarray):
+        if isinstance(self._center, Policy):
             raise unbound(self.name, "the occupancy of the policy in its center")
         return self._center
 
@@ -192,7 +193,8 @@ class NormBall(Constraint, Ranked):
     def bind(self, mdp: MDP) -> NormBall:
         """Evaluate a policy in the center, and check that there is one entry for each pair of a model."""
         center = occupancy_of(mdp, self._center, "center")
-        return NormBall(center, self.radius, self.norm.p, self.norm.weights, self.name)
+        weights = None if self.norm.weights is None else mdp.here(self.norm.weights)
+        return NormBall(center, self.radius, self.norm.p, weights, self.name)
 
     def project(self, point: Array) -> Array:
         """Return the nearest member."""

@@ -15,6 +15,7 @@ from cvxmdp.constraints.arguments import check_point, limits, numbers
 from cvxmdp.constraints.base import FLOOR, Ranked, ranked, sides_exceeded, support_of_box, unit
 from cvxmdp.constraints.linear import INSIDE
 from cvxmdp.mdp import MDP, Array
+from cvxmdp.ranks.scattered import as_array
 
 
 class Bounds(Constraint, Ranked):
@@ -73,16 +74,18 @@ class Bounds(Constraint, Ranked):
         if self.lower.size not in (1, mdp.num_pairs):
             shape, pairs = self.lower.shape, mdp.num_pairs
             raise ValueError(f"{self._given} has shape {shape}; give one number, or one for each of the {pairs} pairs")
-        return Bounds(np.broadcast_to(self.lower, mdp.num_pairs), np.broadcast_to(self.upper, mdp.num_pairs), self.name)
+        of_all = np.zeros_like(mdp.state, dtype=np.float64)
+        lower, upper = (of_all + (mdp.here(side) if side.size > 1 else side[0]) for side in (self.lower, self.upper))
+        return Bounds(lower, upper, self.name)
 
     def project(self, point: Array) -> Array:
         """Clip each entry."""
-        point = np.asarray(point, dtype=np.float64)
+        point = as_array(point, dtype=np.float64)
         return np.clip(point if self.lower.size == 1 else check_point(point, self.lower.size), self.lower, self.upper)
 
     def violation(self, point: Array) -> float:
         """Return the largest excess of an entry."""
-        point = np.asarray(point, dtype=np.float64)
+        point = as_array(point, dtype=np.float64)
         point = point if self.lower.size == 1 else check_point(point, self.lower.size)
         return float(max(np.max(self.lower - point), np.max(point - self.upper), 0.0))
 
@@ -148,7 +151,7 @@ class Bounds(Constraint, Ranked):
         return f"each wider by {amount:.6g}" if amount else "limits on each pair"
 
     def forbidden(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(self.upper == 0)
+        return as_array(self.upper == 0)
 
     def room(self) -> float:
         limits = np.concatenate([self.upper, self.lower])
@@ -156,7 +159,7 @@ class Bounds(Constraint, Ranked):
 
     def shrink(self, view: View) -> Array:
         change = np.minimum(1.0, INSIDE * view.take(self.upper) / view.d)
-        return np.asarray(np.maximum(change, view.take(self.lower) / INSIDE / view.d))
+        return as_array(np.maximum(change, view.take(self.lower) / INSIDE / view.d))
 
     def barrier(self, view: View, unit: float) -> Barrier:
         box = BoxPart(view, view.take(self.upper), view.take(self.lower))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from cvxmdp.constraints.bounds import Bounds
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.constraints.own import ConvexSet, Custom
 from cvxmdp.mdp import MDP, Array
+from cvxmdp.ranks.scattered import as_array
 
 
 def bind(constraints: Sequence[Any], mdp: MDP, terms: Sequence[Term] = ()) -> list[Constraint]:
@@ -68,11 +69,11 @@ def _kind(thing: Any) -> str:
 class Blocks:
     """The constraints and convex terms of a problem as blocks, each with a prox on its own copy of the occupancy."""
 
-    def __init__(self, constraints: Sequence[Constraint], terms: Sequence[Term], size: int) -> None:
+    def __init__(self, constraints: Sequence[Constraint], terms: Sequence[Term], cost: Array) -> None:
         self.constraints, self.terms = list(constraints), list(terms)
         self.members: list[Block] = [*self.constraints, *self.terms]
         """What duals are listed for, in this order."""
-        self.size = size
+        self.size, self._none = cost.size, np.zeros_like(cost)
         self._linear: list[Any] = [c for c in self.constraints if c.is_rows]
         self._rows = np.cumsum([0, *(c.parts for c in self._linear)])
 
@@ -123,7 +124,7 @@ class Blocks:
     def allowed(self) -> npt.NDArray[np.bool_] | None:
         """Which pairs may be visited at all; None where all may be."""
         masks = [mask for block in self.members if (mask := block.allowed) is not None]
-        return np.asarray(np.all(masks, axis=0)) if masks else None
+        return reduce(np.logical_and, masks) if masks else None
 
     def prox(self, points: Array, step: float) -> Array:
         """Take the prox of each block on its copy."""
@@ -146,7 +147,7 @@ class Blocks:
 
     def no_duals(self) -> list[Array]:
         """Return duals of the constraints whose normals are zero, and some duals of the terms."""
-        even = np.full(self.size, 1 / self.size)
+        even = np.full_like(self._none, 1 / self.size)
         return [c.idle() for c in self.constraints] + [t.tangent(even) for t in self.terms]
 
     def contradiction(self) -> list[Array] | None:
@@ -185,10 +186,10 @@ class Blocks:
 
     def magnitudes(self, duals: Sequence[Array]) -> tuple[Array, float]:
         """Return the sums of all vectors' and of all conjugates' magnitudes."""
-        entries, top = np.zeros(self.size), 0.0
+        entries, top = self._none, 0.0
         for member, dual in zip(self._named(duals), duals, strict=True):
             mine, size = member.magnitude(dual)
-            entries, top = entries + np.asarray(mine, dtype=np.float64), top + size
+            entries, top = entries + as_array(mine, dtype=np.float64), top + size
         return entries, top
 
     def normals(self, duals: Sequence[Array]) -> tuple[Array, float, float]:
@@ -207,7 +208,7 @@ class Blocks:
                 u = vector.copy() if np.may_share_memory(vector, dual) else vector
             else:
                 u += vector
-        return np.zeros(self.size) if u is None else u, top, size
+        return self._none.copy() if u is None else u, top, size
 
     def stacked(self, duals: Sequence[Array]) -> Array:
         """Return one vector a block: the linear constraints' summed, the others' as they are."""
@@ -215,7 +216,7 @@ class Blocks:
         vectors = [m.normal(dual)[0] for m, dual in zip(named, duals, strict=True)]
         linear = [u for m, u in zip(named, vectors, strict=True) if m.is_rows]
         others = [u for m, u in zip(named, vectors, strict=True) if not m.is_rows]
-        return np.stack(([np.sum(linear, axis=0)] if linear else []) + others)
+        return np.stack(([reduce(np.add, linear)] if linear else []) + others)
 
     def _named(self, duals: Sequence[Array]) -> Sequence[Block]:
         return self.constraints if len(duals) == len(self.constraints) else self.members

@@ -18,6 +18,8 @@ from cvxmdp.constraints.arguments import check_point, number, occupancy_of, unbo
 from cvxmdp.constraints.base import EPS, FLOOR, Ranked, ranked, scalar, unit
 from cvxmdp.constraints.root import positive_root
 from cvxmdp.mdp import MDP, Array
+from cvxmdp.policy import Policy
+from cvxmdp.ranks.scattered import as_array
 from cvxmdp.separable import Entropies, Separable
 
 LARGE, STRIDE = 10_000, 31
@@ -40,7 +42,7 @@ class Entropic:
     def __init__(self, reference: Array, owner: Any = None) -> None:
         self.reference = reference
         self.owner = owner
-        self.count = np.ones(reference.size) if owner is None else np.bincount(owner).astype(np.float64)
+        self.count = np.ones_like(reference) if owner is None else np.bincount(owner).astype(np.float64)
         with np.errstate(divide="ignore"):
             self.log_ratio = np.log(self.count) - np.log(reference)
         self.pairs = reference.size if owner is None else owner.size
@@ -108,7 +110,7 @@ class Entropic:
 
     def shrunk(self, x: Array, step: float) -> Array:
         """Return the prox of ``step F``: the root z of ``z + step count (log(z / r) + 1) = x``."""
-        z = np.empty(x.size)
+        z = np.empty_like(x)
         kernels.entropic(x, self.count, self.log_ratio, step, z)
         return z
 
@@ -124,7 +126,7 @@ class Entropic:
 
             return positive_root(excess, start, tolerance)
 
-        z = np.empty(x.size)
+        z = np.empty_like(x)
         value, slope = kernels.entropic_start(x, self.count, self.log_ratio, z)
         # What rounding leaves in a sum of that many entries.
         tolerance = EPS * max(4.0, 0.4 * np.sqrt(x.size)) * (abs(bound) + abs(value) + float(z.sum()))
@@ -134,7 +136,7 @@ class Entropic:
         if x.size > LARGE:
             # On a part, seek the multiplier that takes off the part's share of what is to be taken off the whole.
             y, count, log_ratio = (np.ascontiguousarray(v[::STRIDE]) for v in (x, self.count, self.log_ratio))
-            out = np.empty(y.size)
+            out = np.empty_like(y)
             first, _ = kernels.entropic_start(y, count, log_ratio, out)
             share = (value - bound) / STRIDE
             found = root(y, count, log_ratio, first - share, out, start, 1e-4 * share)
@@ -198,7 +200,7 @@ class EntropicLimit(Constraint):
         return words, {"reference": self.function.reference}
 
     def idle(self) -> Array:
-        return np.zeros(self.function.reference.size + 1)
+        return np.append(np.zeros_like(self.function.reference), 0.0)
 
     def separable(self) -> Separable | None:
         return Entropies(self.function.reference, self.bound) if self.function.owner is None else None
@@ -262,7 +264,7 @@ class EntropicLimit(Constraint):
         of_exponents = 0.0
         if m > 0:
             # Each exponential is as exact as its exponent.
-            z = np.asarray(dual[:-1][some], dtype=np.float64) / m
+            z = as_array(dual[:-1][some], dtype=np.float64) / m
             with np.errstate(over="ignore", invalid="ignore"):
                 of_exponents = m * float(np.sum(self.function.reference[some] * np.exp(z - 1.0) * np.abs(z)))
         return np.abs(u), 3 * (float(abs(top)) + 2 * abs(m * self.bound)) + of_exponents
@@ -415,7 +417,7 @@ class KLBall(Ranked):
         if self.radius < 0:
             raise ValueError(f"radius is {radius}; between distributions no relative entropy is below 0")
         self.reference = occupancy_of(None, reference, "reference")
-        if isinstance(self.reference, np.ndarray):
+        if not isinstance(self.reference, Policy):
             check_distribution(self.reference)
         self.name = name
 
@@ -424,7 +426,7 @@ class KLBall(Ranked):
         return self._limit(occupancy_of(mdp, self.reference, "reference"))
 
     def _limit(self, reference: Any) -> Constraint:
-        if not isinstance(reference, np.ndarray):
+        if isinstance(reference, Policy):
             raise unbound(self.name, "the occupancy of the reference policy")
         return EntropicLimit(self.name, Entropic(reference), self.radius, sign=-1.0)
 
@@ -439,7 +441,9 @@ class KLBall(Ranked):
 
 def entropic(mdp: MDP, of: str) -> Entropic:
     """Return ``sum x log x`` over the pairs or the states of a model."""
-    return Entropic(np.ones(mdp.num_pairs)) if of == "pairs" else Entropic(np.ones(mdp.num_states), mdp.state)
+    if of == "pairs":
+        return Entropic(np.ones_like(mdp.state, dtype=np.float64))
+    return Entropic(np.ones_like(mdp.initial), mdp.state)
 
 
 def check_of(of: str) -> str:

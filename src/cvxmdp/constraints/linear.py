@@ -19,6 +19,9 @@ from cvxmdp.cones import OfMultipliers, Stating
 from cvxmdp.constraints.arguments import check_point, check_size, limits, number, numbers
 from cvxmdp.constraints.base import EPS, FLOOR, Ranked, ranked, sides_exceeded, support_of_box, unit
 from cvxmdp.mdp import MDP, Array, Indices
+from cvxmdp.ranks.rows import SparseRows
+from cvxmdp.ranks.scattered import as_array, world_of_parts
+from cvxmdp.ranks.world import ALONE
 from cvxmdp.reading import check_real
 
 INFINITE = 1e30
@@ -94,16 +97,19 @@ class Linear(Constraint, Ranked):
         self._named: tuple[str, ...] | None = None
         if names := _names(rows):
             self._named, rows = names, np.zeros((len(names), 1))  # until a model says what they are
-        if sp.issparse(rows):
+        E: Any
+        if isinstance(rows, SparseRows):
+            E = rows
+        elif sp.issparse(rows):
             check_real("rows", rows)
             E = sp.csr_array(rows, dtype=np.float64, copy=True)
         else:
             E = np.atleast_2d(numbers("rows", rows))
         if len(E.shape) != 2 or 0 in E.shape:
             raise ValueError(f"rows has shape {E.shape}; give one row of pairs for each limit")
-        if not np.all(np.isfinite(E.data if sp.issparse(E) else E)):
+        if not np.all(np.isfinite(_entries(E))):
             raise ValueError("rows has entries that are not finite")
-        check_size("rows", np.asarray(E.data if sp.issparse(E) else E))
+        check_size("rows", _entries(E))
         if equal is not None and (at_most is not None or at_least is not None):
             raise ValueError("give equal=, or at_most= and at_least=, not both")
         if equal is None and at_most is None and at_least is None:
@@ -116,12 +122,12 @@ class Linear(Constraint, Ranked):
         else:
             self.upper = limits("at_most", at_most, E.shape[0], np.inf)
             self.lower = limits("at_least", at_least, E.shape[0], -np.inf)
-        self._squares = np.asarray((self.rows * self.rows).sum(axis=1)).ravel()
+        self._squares = as_array((self.rows * self.rows).sum(axis=1)).ravel()
         self.norms = np.where(self._squares > 0, np.sqrt(self._squares), 1.0)
         self.disjoint = bool(np.all(_entries_a_column(E) <= 1))
         """Whether no two rows touch the same pair."""
         self._no_zero_row = bool(np.all(self._squares > 0))
-        self._signed = bool(np.min(np.asarray(E.data if sp.issparse(E) else E), initial=0.0) < 0)
+        self._signed = bool(np.min(_entries(E), initial=0.0) < 0)
         self._factor: Array | None = None
         self.labels: Sequence[str] | None = None
         """What the rows are limits on, such as states; numbers where they have no names."""
@@ -155,7 +161,7 @@ class Linear(Constraint, Ranked):
         """``R'`` of the QR factorization of the normalized rows' transpose, made once."""
         if self._factor is None:
             n = self.rows.shape[0]
-            if n <= QR_ROWS:
+            if n <= QR_ROWS and world_of_parts(self.rows) is ALONE:
                 R: Any = np.linalg.qr((_dense(self.rows) / self.norms[:, None]).T, mode="r")
                 self._factor = np.ascontiguousarray(R.T)
             else:
@@ -173,7 +179,7 @@ class Linear(Constraint, Ranked):
     @cached_property
     def ends(self) -> tuple[Array, Array]:
         """The largest and the least entry of each row."""
-        most, least = (np.asarray(_dense(side(axis=1))).ravel() for side in (self.rows.max, self.rows.min))
+        most, least = (as_array(_dense(side(axis=1))).ravel() for side in (self.rows.max, self.rows.min))
         return most, least
 
     @cached_property
@@ -223,7 +229,7 @@ class Linear(Constraint, Ranked):
         if float(np.max(excess)) <= 4 * EPS * (size + self._largest) and np.all(excess <= self._rounding(value, size)):
             return np.zeros(value.size)
         if self.disjoint and self._no_zero_row:
-            return np.asarray(beyond / self.norms)
+            return as_array(beyond / self.norms)
         upper, lower, rounding = self._high - value, self._low - value, self._rounding(value, size)
         F, scale = self.factor, float(np.max(excess))
         touched = (excess > 0) | (self.lower == self.upper)
@@ -242,8 +248,8 @@ class Linear(Constraint, Ranked):
                 dual_start=start,
             )
             if flag >= 1:
-                self._last = found = np.asarray(info["lam"])
-                return np.asarray(scale * found / self.norms)
+                self._last = found = as_array(info["lam"])
+                return as_array(scale * found / self.norms)
         if self.contradiction() is not None:
             return np.full(value.size, np.nan)
         return self._row_by_row(upper, lower) / self.norms
@@ -251,7 +257,7 @@ class Linear(Constraint, Ranked):
     def _rounding(self, value: Array, size: float) -> Array:
         """Return what rounding leaves in the normalized rows of a point of norm ``size``."""
         nearest = np.where(self._high - value < value - self._low, np.abs(self._high), np.abs(self._low))
-        return np.asarray(4 * EPS * (size + np.where(np.isfinite(nearest), nearest, 0.0)))
+        return as_array(4 * EPS * (size + np.where(np.isfinite(nearest), nearest, 0.0)))
 
     def _row_by_row(self, upper: Array, lower: Array) -> Array:
         """Approach the multipliers by meeting one row after the other (Hildreth 1957), where the solver gives up.
@@ -298,7 +304,7 @@ class Linear(Constraint, Ranked):
             return None
         # A multiplier of a side that has no limit is rounding.
         above, below = np.where(np.isfinite(up), answer.x[:n], 0.0), np.where(np.isfinite(low), answer.x[n:], 0.0)
-        return np.asarray((above - below) / self.norms)
+        return as_array((above - below) / self.norms)
 
     def _independent(self) -> bool:
         """Say whether the rows are plainly independent: then they take any values, and no limits contradict."""
@@ -314,7 +320,7 @@ class Linear(Constraint, Ranked):
     def _gram(self) -> Array:
         """Return the inner products of the normalized rows, row by row: a sparse product would copy the rows."""
         gram = np.stack([self.rows @ _dense(self.rows[[i]]).ravel() for i in range(self.rows.shape[0])])
-        return np.asarray(gram / np.outer(self.norms, self.norms))
+        return as_array(gram / np.outer(self.norms, self.norms))
 
     def project(self, point: Array) -> Array:
         """Return the nearest member, from the multipliers of its dual; NaN where the limits contradict each other."""
@@ -322,12 +328,12 @@ class Linear(Constraint, Ranked):
         multipliers = self.multipliers(point)
         if np.any(np.isnan(multipliers)):
             return np.full_like(point, np.nan)
-        return np.asarray(point - self.rows.T @ multipliers)
+        return as_array(point - self.rows.T @ multipliers)
 
     def excess(self, point: Array) -> Array:
         """Return by how much each row is beyond its limits."""
         value = self.rows @ point
-        return np.asarray(np.maximum(np.maximum(value - self.upper, self.lower - value), 0.0))
+        return as_array(np.maximum(np.maximum(value - self.upper, self.lower - value), 0.0))
 
     def violation(self, point: Array) -> float:
         """Return the largest excess of a row, in its own units."""
@@ -335,7 +341,7 @@ class Linear(Constraint, Ranked):
 
     def level(self, point: Array) -> float | Array:
         """Return the value of each row."""
-        values = np.asarray(self.rows @ point)
+        values = as_array(self.rows @ point)
         return float(values[0]) if values.size == 1 else values
 
     def relative(self, point: Array, spread: Spread | None = None) -> float:
@@ -415,14 +421,14 @@ class Linear(Constraint, Ranked):
         return (1.0, row, float(self.upper[0])) if up else (-1.0, row, -float(self.lower[0]))
 
     def moved(self, way: Array) -> Linear:
-        far = np.asarray(self.rows @ way).ravel()
+        far = as_array(self.rows @ way).ravel()
         return self._within(self.upper + far, self.lower + far)
 
     def multiple(self, point: Array) -> float:
-        return sides_exceeded(np.asarray(self.rows @ point).ravel(), self)
+        return sides_exceeded(as_array(self.rows @ point).ravel(), self)
 
     def weights(self, dual: Array) -> Array:
-        return np.asarray(np.abs(dual) * self.norms)
+        return as_array(np.abs(dual) * self.norms)
 
     def only(self, kept: npt.NDArray[np.bool_]) -> Linear:
         """Return the rows of which ``kept`` is true, alone."""
@@ -460,13 +466,13 @@ class Linear(Constraint, Ranked):
     def _never(self) -> npt.NDArray[np.bool_]:
         """Which rows forbid all their pairs: no entry is negative, and the limit is zero."""
         least = self.ends[1]
-        return np.asarray((self.upper == 0) & (least >= 0))
+        return as_array((self.upper == 0) & (least >= 0))
 
     def forbidden(self) -> npt.NDArray[np.bool_] | None:
         if not np.any(self._never):
             return None
         rows = self.rows[self._never]
-        return np.asarray(np.asarray(rows.sum(axis=0)).ravel() > 0)
+        return as_array(as_array(rows.sum(axis=0)).ravel() > 0)
 
     def room(self) -> float:
         limits = np.concatenate([self.upper, self.lower])
@@ -506,7 +512,7 @@ class Linear(Constraint, Ranked):
         upper, lower = self.binding()
         limited = (np.isfinite(upper) | np.isfinite(lower)) & ~self._never
         if view.kept is not None:  # rows of pairs that are all left out, such as visits of states that are not reached
-            empty = np.asarray(_dense(abs(self.rows[:, view.kept]).sum(axis=1))).ravel() == 0
+            empty = as_array(_dense(abs(self.rows[:, view.kept]).sum(axis=1))).ravel() == 0
             limited &= ~(empty & (lower <= 0) & (upper >= 0))
         states, factors = self._of_states(view)
         of_states, others = (np.flatnonzero(limited & (states >= 0)), np.flatnonzero(limited & (states < 0)))
@@ -547,9 +553,9 @@ class Linear(Constraint, Ranked):
         rows = self.rows[active] / self.norms[active][:, None]
         if self.disjoint:
             return Response(np.zeros_like(point), sp.csc_array(rows).T)
-        values, vectors = np.linalg.eigh(np.asarray(_dense(rows @ rows.T)))
+        values, vectors = np.linalg.eigh(as_array(_dense(rows @ rows.T)))
         kept = values > 1e-12 * max(float(np.max(values, initial=0.0)), 1e-300)
-        return Response(np.zeros_like(point), np.asarray(rows.T @ (vectors[:, kept] / np.sqrt(values[kept]))))
+        return Response(np.zeros_like(point), as_array(rows.T @ (vectors[:, kept] / np.sqrt(values[kept]))))
 
 
 def _names(rows: Any) -> tuple[str, ...]:
@@ -564,13 +570,22 @@ def _names(rows: Any) -> tuple[str, ...]:
 
 
 def _dense(matrix: Any) -> Any:
-    return matrix.toarray() if sp.issparse(matrix) else matrix
+    return matrix.toarray() if hasattr(matrix, "toarray") else matrix
+
+
+def _entries(matrix: Any) -> Any:
+    """Return all entries, or those of a sparse matrix that are stored."""
+    if isinstance(matrix, SparseRows):
+        return matrix.entries
+    return np.asarray(matrix.data) if sp.issparse(matrix) else matrix
 
 
 def _entries_a_column(rows: Any) -> npt.NDArray[np.int64]:
+    if isinstance(rows, SparseRows):
+        return rows.per_column()  # type: ignore[return-value]
     if sp.issparse(rows):
         return np.bincount(rows.indices[rows.data != 0], minlength=rows.shape[1])
-    return np.asarray(np.count_nonzero(rows, axis=0))
+    return as_array(np.count_nonzero(rows, axis=0))
 
 
 class Budget(Ranked):

@@ -40,6 +40,7 @@ class Custom(Constraint):
     """A user's :class:`ConvexSet` with what follows from its projection alone.  Its dual is the point ``z + u``."""
 
     own = True
+    on_ranks = False
 
     def __init__(self, convex_set: ConvexSet, mdp: MDP) -> None:
         self.name = str(getattr(convex_set, "name", type(convex_set).__name__))

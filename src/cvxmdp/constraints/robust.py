@@ -217,6 +217,8 @@ class RobustBudget(Ranked):
 
     def bind(self, mdp: MDP) -> Constraint:
         """Return the constraint in a model."""
+        if mdp.world is not None:
+            raise ValueError(f"{self.name!r} needs all pairs in one place; robust budgets are not for several ranks")
         cost = np.zeros(mdp.num_pairs) if self.cost is None else mdp.cost(self.cost)
         return self._limit(cost)
 

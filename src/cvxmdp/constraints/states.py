@@ -14,6 +14,8 @@ from cvxmdp.constraints.base import Ranked
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.mdp import MDP, Array, Indices
 from cvxmdp.names import no_such
+from cvxmdp.ranks.rows import SparseRows
+from cvxmdp.ranks.scattered import part_of
 
 
 class StateBounds(Ranked):
@@ -70,8 +72,7 @@ class StateBounds(Ranked):
         limited = np.flatnonzero(np.isfinite(lower) | np.isfinite(upper))
         if limited.size == 0:
             raise ValueError("StateBounds limits no state: lower and upper are empty or infinite")
-        Xi = sp.csr_array((np.ones(mdp.num_pairs), (mdp.state, np.arange(mdp.num_pairs))))
-        rows = Linear(Xi[limited], at_most=upper[limited], at_least=lower[limited], name=self.name)
+        rows = Linear(_rows(mdp, limited), at_most=upper[limited], at_least=lower[limited], name=self.name)
         rows.labels = Labels(self.name, mdp.states, limited)
         return rows
 
@@ -82,6 +83,19 @@ class StateBounds(Ranked):
     def violation(self, point: Array) -> float:
         """Raise: visits need a model, so use ``bounds.bind(mdp).violation(point)``."""
         raise unbound(self.name, "the state of each pair")
+
+
+def _rows(mdp: MDP, limited: Indices) -> Any:
+    """Return a row for each of these states: ones at its pairs."""
+    if mdp.world is None:
+        Xi = sp.csr_array((np.ones(mdp.num_pairs), (mdp.state, np.arange(mdp.num_pairs))))
+        return Xi[limited]
+    row = np.full(mdp.num_states, -1)
+    row[limited] = np.arange(limited.size)
+    of_pair = row[mdp.transitions.states][part_of(mdp.state)]
+    mine = np.flatnonzero(of_pair >= 0)
+    local = sp.csr_array((np.ones(mine.size), (of_pair[mine], mine)), shape=(limited.size, of_pair.size))
+    return SparseRows(local, mdp.world, mdp.num_pairs)
 
 
 class Labels(Sequence[str]):

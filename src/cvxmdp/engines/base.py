@@ -120,6 +120,8 @@ class Engine(ABC):
     """Whether it is worth a second, longer try where all have given up."""
     slow_to_obey: ClassVar[bool] = False
     """Whether the least distance to the limits finds a policy that obeys sooner, where any will do."""
+    on_ranks: ClassVar[bool] = False
+    """Whether it needs no more than products and sums, which several ranks make together."""
     helped: ClassVar[bool] = False
     """Whether others go on where it gives up, although it was asked for by name."""
 

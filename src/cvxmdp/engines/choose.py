@@ -122,12 +122,39 @@ def choose_engines(
             + f", or an instance of {', '.join('cm.' + type(e).__name__ for e in ENGINES.values())}"
         )
     engine = method if isinstance(method, Engine) else ENGINES[method]
+    _check_ranks(engine, constraints, terms, mdp)
     if (lacking := engine.needs(constraints, terms)) is not None:
         raise ValueError(f'method "{engine.name}" needs {lacking}')
     return [engine, *_general(constraints, terms, mdp)] if engine.helped else [engine]
 
 
+def _check_ranks(engine: Engine | None, constraints: Sequence[Constraint], terms: Sequence[Term], mdp: MDP) -> None:
+    """Refuse an engine, and blocks, that need all pairs in one place, for a model that lives on several ranks."""
+    if mdp.world is None:
+        return
+    able = ", ".join(f'"{name}"' for name, known in ENGINES.items() if known.on_ranks)
+    if engine is not None and not engine.on_ranks:
+        raise ValueError(f'method "{engine.name}" needs a model that lives in one place; on several ranks use {able}')
+    for block in (*constraints, *terms):
+        if not block.on_ranks:
+            raise ValueError(
+                f"{block.name!r} needs all pairs in one place, so that it cannot be used on several ranks; balls, "
+                "entropies and linear limits can"
+            )
+
+
+def _on_ranks(constraints: Sequence[Constraint], terms: Sequence[Term]) -> list[Engine]:
+    """Choose engines that several ranks run together."""
+    linear = Mixing().needs(constraints, terms) is None
+    if linear and sum(c.parts for c in constraints) <= MANY_ROWS:
+        return [Mixing(), Splitting()]
+    return [Dual(), Splitting()] if Dual().needs(constraints, terms) is None else [Splitting()]
+
+
 def _automatic(constraints: Sequence[Constraint], terms: Sequence[Term], mdp: MDP) -> list[Engine]:
+    _check_ranks(None, constraints, terms, mdp)
+    if mdp.world is not None:
+        return _on_ranks(constraints, terms)
     linear, general = Mixing().needs(constraints, terms) is None, _general(constraints, terms, mdp)
     last = _conic(constraints, terms, mdp)
     rows = sum(c.parts for c in constraints if c.is_rows)
@@ -160,7 +187,11 @@ def _own(constraints: Sequence[Constraint], terms: Sequence[Term]) -> bool:
 
 def _large(constraints: Sequence[Constraint], terms: Sequence[Term], mdp: MDP) -> bool:
     """Whether a factor in every step takes too long, or the derivative of a user's own projection."""
-    return mdp.num_states > NEWTON_STATES or (_own(constraints, terms) and mdp.num_pairs > OWN_PAIRS)
+    return (
+        mdp.world is not None
+        or mdp.num_states > NEWTON_STATES
+        or (_own(constraints, terms) and mdp.num_pairs > OWN_PAIRS)
+    )
 
 
 def _general(constraints: Sequence[Constraint], terms: Sequence[Term], mdp: MDP) -> list[Engine]:
@@ -184,6 +215,8 @@ def choose_soft(soft: Sequence[Term], mdp: MDP) -> list[Engine]:
     """
     limits = [term.soft for term in soft if term.soft is not None]
     rows = limits[0].parts if len(limits) == 1 and limits[0].is_rows else 0
+    if mdp.world is not None:
+        return [Mixing(), Splitting()] if 0 < rows <= FEW_ROWS else [Splitting()]
     by_cones, any_set = _conic([], soft, mdp), Splitting() if _large(limits, [], mdp) else Newton()
     if 0 < rows <= FEW_ROWS:
         return [Mixing(), *by_cones]
@@ -194,6 +227,8 @@ def choose_soft(soft: Sequence[Term], mdp: MDP) -> list[Engine]:
 
 def choose_moved(limits: Sequence[Constraint], mdp: MDP) -> list[Engine]:
     """Choose engines for the least cost over flat sets that just touch what policies can do."""
+    if mdp.world is not None:
+        return _on_ranks(limits, [])
     by_cones = _conic(limits, [], mdp)
     rows = sum(limit.parts for limit in limits) if all(limit.is_rows for limit in limits) else np.inf
     if rows <= FEW_ROWS:

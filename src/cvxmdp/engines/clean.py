@@ -38,7 +38,7 @@ def cleaned(judge: Judge, candidate: Candidate) -> Candidate:
 def _purified(judge: Judge, candidate: Candidate) -> Candidate:
     """Return a policy that randomizes in as few states as rows bind, if all limits are rows and one is found."""
     bound, prover, tolerance = judge.bound, judge.prover, judge.tolerance
-    if bound is None or not judge.blocks.num_rows:
+    if bound is None or not judge.blocks.num_rows or prover.mdp.world is not None:  # it goes from pair to pair
         return candidate
     room = CLEANING * (tolerance * candidate.scale - (candidate.value + candidate.error - bound.value))
     pi, multipliers = candidate.policy.probabilities, np.concatenate(bound.duals)

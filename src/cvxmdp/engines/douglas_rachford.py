@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
-import numpy as np
-
 from cvxmdp.constraints.combine import Blocks
 from cvxmdp.engines import elementwise
 from cvxmdp.engines.regularized import Regularized
 from cvxmdp.mdp import Array
+from cvxmdp.ranks.scattered import as_array
 
 Prox = Callable[[Array, float, float], Regularized]
 """The prox of the dynamics: of a point, with a step, to an accuracy."""
@@ -80,4 +79,4 @@ def iterates(prox: Prox, blocks: Blocks, w: Array, sigma: float, omega: float, a
 
 
 def _mean(w: Array) -> Array:
-    return w[0] if len(w) == 1 else np.asarray(w.mean(axis=0))
+    return w[0] if len(w) == 1 else as_array(w.mean(axis=0))

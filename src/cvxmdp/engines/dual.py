@@ -63,6 +63,7 @@ class Dual(Engine):
     """
 
     name = "dual"
+    on_ranks = True
     said = "Newton's method on the dual, {steps} steps"
     most_passes = 1000
     threads_from = np.inf

@@ -69,6 +69,7 @@ class Mixing(Engine):
     smoothing: float | None = None
 
     name = "mixing"
+    on_ranks = True
     said = "mixing policies"
     most_passes = 2000
     threads_from = np.inf

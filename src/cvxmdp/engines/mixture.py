@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import daqp
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from cvxmdp.constraints.linear import EQUALITY, INFINITE, Linear
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines.presolve import occupancy_of, policy_iteration
 from cvxmdp.mdp import Array, Indices
+from cvxmdp.ranks.scattered import as_array, digest, middle
 
 if TYPE_CHECKING:
     from cvxmdp.engines.base import Task
@@ -40,7 +39,7 @@ class Columns:
 
     def key(self, dynamics: Dynamics, pairs: Indices) -> bytes:
         """Return the key of a policy, which is known from now on."""
-        key = hashlib.sha256(np.ascontiguousarray(pairs).data).digest()
+        key = digest(pairs)
         if key not in self.known:
             self.known[key] = column(occupancy_of(dynamics, pairs))
         return key
@@ -67,7 +66,7 @@ class Mixture:
         self.task, self.linear = task, linear
         self.cost_scale = _natural(task)
         limit = np.maximum(*(np.where(np.isfinite(side), np.abs(side), 0.0) for side in (linear.upper, linear.lower)))
-        size = np.where(limit > 0, limit, 1e-3 * np.asarray(linear.sizes @ task.best.d).ravel())
+        size = np.where(limit > 0, limit, 1e-3 * as_array(linear.sizes @ task.best.d).ravel())
         self.scale = np.where(size > 0, size, 1.0)
         sides = linear.sides(all_of_them=False)
         self.which, self.signs, self.equal = sides.which, sides.signs, sides.equal
@@ -86,7 +85,7 @@ class Mixture:
         """Cost and sides as columns over pairs, the limits of the sides, and which of them are equalities."""
         self.kept = np.flatnonzero((self.signs > 0) | ~self.equal)
         rows = self.linear.rows[self.which[self.kept]]
-        rows = np.asarray(rows.todense()) if sp.issparse(rows) else rows
+        rows = rows.toarray() if hasattr(rows, "toarray") else rows
         sides = (self.signs / self.scale[self.which])[self.kept, None] * rows
         costs = np.vstack([self.task.c / self.cost_scale, sides]).T
         return np.ascontiguousarray(costs), self.limits[self.kept], self.equal[self.kept]
@@ -100,12 +99,12 @@ class Mixture:
     def add(self, added: Column) -> None:
         """Add an occupancy."""
         visited, mass = added
-        d = np.zeros(self.task.c.size)
+        d = np.zeros_like(self.task.c)
         d[visited] = mass
         self.columns.append(added)
         self.costs.append(float(self.task.c @ d) / self.cost_scale)
-        rows = np.asarray(self.linear.rows @ d).ravel() / self.scale
-        self.values.append(np.asarray(self.signs * rows[self.which]))
+        rows = as_array(self.linear.rows @ d).ravel() / self.scale
+        self.values.append(as_array(self.signs * rows[self.which]))
 
     def add_policy(self, pairs: Indices) -> bool:
         """Add a deterministic policy; return False when it was there already."""
@@ -131,7 +130,7 @@ class Mixture:
     def mix(self, weights: Array) -> Array:
         """Return the occupancy of a mixture."""
         taken = np.flatnonzero(weights > 0)
-        d = np.zeros(self.task.c.size)
+        d = np.zeros_like(self.task.c)
         for j in taken:
             visited, mass = self.columns[j]
             d[visited] += weights[j] / weights[taken].sum() * mass
@@ -149,7 +148,7 @@ class Mixture:
 
     def normal(self, multipliers: Array) -> Array:
         """``E'lambda``."""
-        return np.asarray(self.linear.rows.T @ self.dual(multipliers)).ravel()
+        return as_array(self.linear.rows.T @ self.dual(multipliers)).ravel()
 
     def nearest(self, unit: float) -> tuple[Array, Array]:
         """Weights of least Euclidean distance to the constraints, and the multipliers that prove it.
@@ -172,7 +171,7 @@ class Mixture:
         x, _, _, info = daqp.solve(
             H, np.zeros(count + rank), rows, upper, lower, sense, primal_tol=1e-11, dual_tol=1e-12
         )
-        multipliers = np.maximum(np.asarray(info["lam"])[count + rank : -1], 0.0) * unit**2 / sides
+        multipliers = np.maximum(as_array(info["lam"])[count + rank : -1], 0.0) * unit**2 / sides
         return np.maximum(x[:count], 0.0), multipliers
 
     def least_cost(self, penalty: float) -> tuple[Array, Array, float]:
@@ -208,7 +207,7 @@ def _natural(task: Task) -> float:
     A few pairs may have a penalty that is a trillion times as large, which good policies never pay.
     """
     sizes = np.abs(task.c)
-    typical = float(np.median(sizes[sizes > 0])) if np.any(sizes > 0) else 1.0
+    typical = middle(sizes[sizes > 0]) if np.any(sizes > 0) else 1.0
     scale = float(sizes @ task.best.d)
     return scale if scale > FREE * typical else typical
 

@@ -51,7 +51,7 @@ def policy_iteration(
     """
     if rounds:
         V = dynamics.iterate_values(c, V, tolerance, deadline)
-    V = np.zeros(dynamics.num_states) if V is None else V
+    V = np.zeros_like(dynamics.rho) if V is None else V
     best, greedy = dynamics.sweep(c, V)
     pairs, top, top_V = greedy, lower_bound(dynamics, V, best), V
     stuck = False

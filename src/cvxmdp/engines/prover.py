@@ -168,7 +168,7 @@ class Prover:
         """Return that no policy costs less than the cheapest pair: where that is free, the best policy may be too."""
         least = float(np.min(self.c))
         least -= 4 * EPS * abs(least)
-        return Bound(self.blocks.no_duals(), np.zeros(self.dynamics.num_states), least, self.unconstrained.pairs)
+        return Bound(self.blocks.no_duals(), np.zeros_like(self.dynamics.rho), least, self.unconstrained.pairs)
 
     def _bounded(
         self, duals: Sequence[Array], priced: Unconstrained, known: tuple[Array, float, float], c: Array, wanted: float
@@ -208,6 +208,6 @@ class Prover:
         """Try the duals as a proof that the constraints exclude each other, whatever the dynamics."""
         duals = self.blocks.explicit(duals[: len(self.blocks.constraints)])
         u, top, size = self.blocks.normals(duals)
-        V = np.zeros(self.dynamics.num_states)
+        V = np.zeros_like(self.dynamics.rho)
         margin = float(np.min(u)) - top - self.exact.rounding(V, u, size)
         return Refutation(list(duals), V, margin, np.inf) if margin > 0 else None

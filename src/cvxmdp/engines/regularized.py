@@ -64,7 +64,7 @@ def newton(
     d > 0, about one a state near the end.  A shift relative to the diagonal keeps it definite where a state has no
     visited pair; it shrinks while full steps succeed and grows when the line search cuts them.
     """
-    q, shift, none = (1 - dynamics.gamma) * dynamics.rho, 1e-3, np.zeros(c.size)
+    q, shift, none = (1 - dynamics.gamma) * dynamics.rho, 1e-3, np.zeros_like(c)
     a, d = dynamics.advantage(c, V), np.empty_like(c)
     height = float(q @ V) - elementwise.along(a, none, 0.0, w, sigma, d) / (2 * sigma)
     r = q - dynamics.flow(d)

@@ -23,6 +23,7 @@ from cvxmdp.engines.base import Answer, Proposal, Proposals, Task
 from cvxmdp.engines.frozen import solve_elastic, solve_frozen
 from cvxmdp.engines.mixture import Mixture, column
 from cvxmdp.mdp import Array
+from cvxmdp.ranks.scattered import as_array
 
 MOST_ROUNDS, PATIENCE = 40, 8
 """Rounds, and how many of them may pass without halving what is missing."""
@@ -96,7 +97,7 @@ def _duals(task: Task, mixture: Mixture, multipliers: Array) -> list[Array]:
 
 def _value(scale: float, V: Array, prices: Array) -> Array:
     """Return the value at the cost with priced rows."""
-    return np.asarray(scale * (V[:, 0] + V[:, 1:] @ prices))
+    return as_array(scale * (V[:, 0] + V[:, 1:] @ prices))
 
 
 class SoftRows:

@@ -66,6 +66,7 @@ class Splitting(Engine):
         return cls(2e-5, 1.5, 2, adaptive=False, evaluation="direct", prox="qrpi", stopping=(1e-5, 1e-4, 1e-6))
 
     name = "splitting"
+    on_ranks = True
     said = "splitting, {steps} passes"
     most_passes = 5000
     slow_to_obey = True

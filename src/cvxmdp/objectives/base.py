@@ -75,6 +75,7 @@ class CustomTerm(Term):
     """A user's :class:`ConvexTerm` with what follows from its prox alone.  Its dual is the point ``z + u``."""
 
     own = True
+    on_ranks = False
 
     def __init__(self, term: ConvexTerm, mdp: MDP) -> None:
         self.name = str(getattr(term, "name", type(term).__name__))
@@ -141,7 +142,7 @@ class CustomTerm(Term):
 
 def read_objective(mdp: MDP, minimize: Any) -> tuple[Array, list[Term], tuple[str | None, ...]]:
     """Split what is minimized into one cost over pairs, convex terms bound to the model, and the costs' names."""
-    c = np.zeros(mdp.num_pairs)
+    c = np.zeros_like(mdp.state, dtype=np.float64)
     names: list[str | None] = []
     terms: list[Term] = []
     for part in _parts(minimize):

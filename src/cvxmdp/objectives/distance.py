@@ -13,6 +13,7 @@ from cvxmdp.constraints.ball import Norm, exponent
 from cvxmdp.constraints.base import scalar
 from cvxmdp.mdp import MDP, Array
 from cvxmdp.objectives.base import Summand, weight_of
+from cvxmdp.ranks.scattered import as_array
 
 
 class Distance(Summand):
@@ -69,7 +70,7 @@ class DistanceTerm(Term):
     def prox(self, point: Array, step: float) -> Array:
         """Moreau: what the projection onto the ball of the dual norm leaves."""
         offset = check_point(point, self.center.size) - self.center
-        return np.asarray(self.center + (offset - self.norm.conjugate.shrink(offset, step * self.weight)))
+        return as_array(self.center + (offset - self.norm.conjugate.shrink(offset, step * self.weight)))
 
     def normal(self, dual: Array) -> tuple[Array, float]:
         u = check_point(dual, self.center.size)

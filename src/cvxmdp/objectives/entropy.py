@@ -14,6 +14,7 @@ from cvxmdp.constraints.base import scalar
 from cvxmdp.constraints.entropy import Entropic, check_distribution, check_of, entropic
 from cvxmdp.mdp import MDP, Array
 from cvxmdp.objectives.base import Summand, weight_of
+from cvxmdp.ranks.scattered import as_array
 
 
 class NegativeEntropy(Summand):
@@ -140,7 +141,7 @@ class EntropicTerm(Term):
 
     def tangent(self, point: Array) -> Array:
         x = self.function.entries(self._kept(point))
-        return np.asarray(self.weight * (np.log(x / self.function.reference) + 1.0))
+        return as_array(self.weight * (np.log(x / self.function.reference) + 1.0))
 
     def magnitude(self, dual: Array) -> tuple[Array, float]:
         u, top = self.normal(dual)

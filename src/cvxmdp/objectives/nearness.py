@@ -7,6 +7,7 @@ import numpy as np
 from cvxmdp.blocks import Constraint, Response, Spread, Stated, Term
 from cvxmdp.constraints.base import scalar
 from cvxmdp.mdp import Array
+from cvxmdp.ranks.scattered import as_array
 
 
 class SquaredDistance(Term):
@@ -39,7 +40,7 @@ class SquaredDistance(Term):
         return moved * (float(np.sqrt(2 * self.value(point))) + moved)
 
     def prox(self, point: Array, step: float) -> Array:
-        return np.asarray((point + step * self.limit.project(point)) / (1 + step))
+        return as_array((point + step * self.limit.project(point)) / (1 + step))
 
     def dual(self, point: Array, projected: Array, scale: float) -> Array:
         nearest = self.limit.project(point)

@@ -41,8 +41,10 @@ class RowBlock:
     """Of all rows together."""
     nnz: int
     """Transitions of all ranks."""
-    numbers: Indices | None = None
-    """The number that each of this rank's states has in the order of the user; None where that is the order here."""
+    states: slice | Indices
+    """The numbers that the states of this rank have for the user."""
+    pairs: slice | Indices
+    """The same for its pairs."""
 
 
 def even_blocks(num_states: int, world: Ranks) -> Indices:
@@ -69,7 +71,7 @@ def from_rows(
     states: Sequence[str] | None = None,
     actions: Sequence[str] | None = None,
     starts: Indices | None = None,
-    numbers: Indices | None = None,
+    numbers: tuple[Indices, Indices] | None = None,
 ) -> MDP:
     """Build a model of which each rank gives the rows of its own states.
 
@@ -90,11 +92,11 @@ def from_rows(
     initial : array, optional
         One entry for each of this rank's states; even when not given.
     states, actions : sequence of str, optional
-        Names, of the whole model.
+        Names, of the whole model, as the user numbers them.
     starts : array of int, optional
         States ``starts[r]`` up to ``starts[r + 1]`` live on rank r; even blocks when not given.
-    numbers : array of int, optional
-        The number that each of this rank's states has for the user, where it is another.
+    numbers : two arrays of int, optional
+        The numbers that this rank's states and pairs have for the user, where they are others.
     """
     world = world_of(comm)
     starts = even_blocks(num_states, world) if starts is None else starts
@@ -105,9 +107,9 @@ def from_rows(
         named = Numbers(int(np.max(action, initial=0)) + 1) if actions is None else actions
 
         def pair(i: int) -> str:
-            return f"state {known[int(state[i])]}, action {named[int(action[i])]}"
+            return f"state {here[int(state[i]) - begin]}, action {named[int(action[i])]}"
 
-        here = known[begin:end] if isinstance(known, Numbers) else _Shifted(known, begin)
+        here = Here(known, range(begin, end) if numbers is None else numbers[0])
         if end > begin:
             check_pairs(state - begin, action, end - begin, here, pair)
             rows = checked_probabilities(read_matrix("transitions", sp.csr_array(transitions)), known, pair)
@@ -147,17 +149,22 @@ def from_rows(
     )
 
 
-class _Shifted:
-    """Names of the states from some number on."""
+class Here(Sequence[str]):
+    """Names of the states that live here."""
 
-    def __init__(self, names: Sequence[str], begin: int) -> None:
-        self._names, self._begin = names, begin
+    def __init__(self, names: Sequence[str], numbers: Any) -> None:
+        self._names, self._numbers = names, numbers
 
-    def __getitem__(self, index: int) -> str:
-        return self._names[self._begin + int(index)]
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._names[int(self._numbers[index])]
 
 
-def _block(world: Ranks, rows: Any, starts: Indices, num_states: int, numbers: Indices | None) -> RowBlock:
+def _block(
+    world: Ranks, rows: Any, starts: Indices, num_states: int, numbers: tuple[Indices, Indices] | None
+) -> RowBlock:
     """Number the columns of this rank's rows: its own states from zero, and after them its guests."""
     begin, end = int(starts[world.rank]), int(starts[world.rank + 1])
     columns = rows.indices
@@ -168,8 +175,10 @@ def _block(world: Ranks, rows: Any, starts: Indices, num_states: int, numbers: I
     shape = (rows.shape[0], end - begin + guests.size)
     # Within a row the columns need not be sorted: loops over a rank's own rows do not ask for it.
     csr = sp.csr_array((rows.data, renumbered, rows.indptr.astype(renumbered.dtype, copy=False)), shape=shape)
-    pairs, entries = (int(n) for n in world.total(np.array([rows.shape[0], rows.nnz])))
-    return RowBlock(csr, Halo(world, starts, guests), world, starts, (pairs, num_states), entries, numbers)
+    counts = np.array(world.gathered([rows.shape[0], rows.nnz]))
+    (pairs, entries), before = counts.sum(axis=0).tolist(), int(counts[: world.rank, 0].sum())
+    mine = (slice(begin, end), slice(before, before + rows.shape[0])) if numbers is None else numbers
+    return RowBlock(csr, Halo(world, starts, guests), world, starts, (pairs, num_states), entries, *mine)
 
 
 def scatter(mdp: MDP, comm: Any = True, parts: npt.ArrayLike | str | None = None) -> MDP:
@@ -206,8 +215,7 @@ def scatter(mdp: MDP, comm: Any = True, parts: npt.ArrayLike | str | None = None
     return from_rows(
         world, S, np.repeat(starts[world.rank] + np.arange(mine.size), counts), mdp.action[pairs], rows,
         {name: cost[pairs] for name, cost in mdp.costs.items()}, mdp.discount, mdp.initial[mine],
-        mdp.states if plain or isinstance(mdp.states, Numbers) else [mdp.states[s] for s in order], mdp.actions, starts,
-        None if plain else mine,
+        mdp.states, mdp.actions, starts, None if plain else (mine, pairs),
     )  # fmt: skip
 
 
@@ -246,12 +254,10 @@ def gather(mdp: MDP, scattered: Any, to_all: bool = False) -> Array | None:
     assert isinstance(world, Ranks)
     collect = world.comm.allgather if to_all else world.comm.gather
     parts = collect(scattered.local)
-    owners = collect(None if block.numbers is None else (block.numbers, mdp.state.local))
+    numbers = collect(block.states if scattered.shape[0] == mdp.num_states != mdp.num_pairs else block.pairs)
     if parts is None:
         return None
-    whole = np.concatenate(parts)
-    if owners[0] is None:
-        return whole
-    of_states = whole.size == mdp.num_states and scattered.local.size != mdp.state.local.size
-    order = np.concatenate([n if of_states else n[owner] for n, owner in owners])
-    return np.asarray(whole[np.argsort(order, kind="stable")])
+    whole = np.empty(scattered.shape, dtype=scattered.dtype)
+    for own, part in zip(numbers, parts, strict=True):
+        whole[own] = part
+    return whole

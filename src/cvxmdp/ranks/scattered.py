@@ -150,11 +150,6 @@ class Scattered(NDArrayOperatorsMixin):
         same = local.shape[axis] == self.local.shape[self.axis]
         return Scattered(local, self.world, axis, tail, self._count if same else None)
 
-    def digest(self) -> bytes:
-        """Return a number that tells arrays apart, the same on all ranks."""
-        own = hashlib.sha256(np.ascontiguousarray(self.local).data).digest()
-        return hashlib.sha256(b"".join(self.world.gathered(own))).digest()
-
     def sum(self, axis: int | None = None) -> Any:
         """Return sums over all entries, or along an axis."""
         return self._reduced(np.add, axis)
@@ -223,6 +218,8 @@ class Scattered(NDArrayOperatorsMixin):
             return Scattered(self.local[key.local], self.world)
         if isinstance(key, slice) and key == slice(None):
             return self
+        if self.ndim == 1 and isinstance(key, slice) and key.start is None and key.stop is None:
+            return Scattered(self.local[key], self.world)  # some of each part
         if self.ndim == 1 and key is None:
             return self._like(self.local[None], axis=1)
         if self.ndim == 1 and isinstance(key, tuple) and len(key) == 2 and key[0] == slice(None) and key[1] is None:
@@ -372,6 +369,12 @@ def _stack(arrays: Sequence[Scattered], axis: int = 0) -> Scattered:
     return first._like(np.stack([x.local for x in arrays], axis=axis), axis=1 - axis)
 
 
+def _tile(x: Scattered, times: tuple[int, int]) -> Scattered:
+    if x.ndim != 1 or x.tail is not None or times[1:] != (1,):
+        raise TypeError("a scattered vector is repeated as rows only")
+    return x._like(np.tile(x.local, times), axis=1)
+
+
 def _vstack(arrays: Sequence[Scattered]) -> Scattered:
     first = arrays[0]
     return Scattered(np.vstack([x.local for x in arrays]), first.world, 1, count=first._count)
@@ -399,8 +402,7 @@ def _filled(make: Callable[..., Plain]) -> Callable[..., Scattered]:
 
 
 def _bincount(owner: Scattered, weights: Scattered | None = None, minlength: int = 0) -> Scattered:
-    if minlength:
-        raise TypeError("positions count within each rank: let the owners say how many there are")
+    # Owners are states, which all have pairs where they live: the last owner says how many there are.
     return Scattered(np.bincount(owner.local, None if weights is None else weights.local), owner.world)
 
 
@@ -451,6 +453,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.ndim: lambda x: x.ndim,
     np.size: lambda x: x.size,
     np.stack: _stack,
+    np.tile: _tile,
     np.vstack: _vstack,
     np.concatenate: _concatenate,
     np.append: _append,
@@ -487,15 +490,17 @@ def as_parts_of(like: Any, local: Any, axis: int = 0) -> Any:
     return like._like(local, axis=axis) if isinstance(like, Scattered) else local
 
 
-def as_array(x: Any) -> Any:
-    """Return an array: a scattered one as it is, all else as NumPy's.
+def as_array(x: Any, dtype: Any = None) -> Any:
+    """Return an array: a scattered one as such, all else as NumPy's.
 
     Examples
     --------
     >>> as_array([1.0, 2.0])
     array([1., 2.])
     """
-    return x if isinstance(x, Scattered) else np.asarray(x)
+    if isinstance(x, Scattered):
+        return x if dtype is None else x.astype(dtype, copy=False)
+    return np.asarray(x, dtype=dtype)
 
 
 def over_ranks(like: Any, how: str, found: Any) -> Any:
@@ -519,7 +524,7 @@ def world_of_parts(x: Any) -> Any:
     >>> world_of_parts(np.zeros(2)).size
     1
     """
-    return x.world if isinstance(x, Scattered) else ALONE
+    return getattr(x, "world", ALONE)
 
 
 def rows_of(mdp: Any) -> Any:
@@ -532,3 +537,29 @@ def rows_of(mdp: Any) -> Any:
     (20, 4)
     """
     return getattr(mdp.transitions, "csr", mdp.transitions)
+
+
+def middle(x: Any) -> float:
+    """Return the median; of an array in parts the median of the parts' medians, which is as typical a size.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> middle(np.array([1.0, 5.0, 2.0]))
+    2.0
+    """
+    parts = world_of_parts(x).gathered(float(np.median(part_of(x))) if part_of(x).size else None)
+    return float(np.median([part for part in parts if part is not None]))
+
+
+def digest(x: Any) -> bytes:
+    """Return a number that tells arrays apart, the same on all ranks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> digest(np.arange(3)) == digest(np.arange(3)), digest(np.arange(3)) == digest(np.arange(4))
+    (True, False)
+    """
+    own = hashlib.sha256(np.ascontiguousarray(part_of(x)).data).digest()
+    return hashlib.sha256(b"".join(world_of_parts(x).gathered(own))).digest()

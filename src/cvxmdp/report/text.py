@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvxmdp.names import brief, printable
+from cvxmdp.ranks.scattered import as_array
 from cvxmdp.solution import UNFINISHED
 from cvxmdp.status import Status
 
@@ -122,7 +123,7 @@ def matters(solution: Solution, i: int) -> npt.NDArray[np.bool_]:
     Prices that could not are what is left of numerical methods, and are not worth a word.
     """
     name, size = list(solution.violations)[i], _size(solution.asked.limits[i]) or 1.0
-    return np.asarray(np.abs(np.ravel(solution.prices[name])) * size > solution.tolerance * _scale(solution))
+    return as_array(np.abs(np.ravel(solution.prices[name])) * size > solution.tolerance * _scale(solution))
 
 
 def passed(solution: Solution) -> bool:
@@ -141,7 +142,8 @@ def _size(limit: Constraint | None) -> float:
     if limit is None:
         return 0.0
     words, arrays = limit.stated()
-    ends = [abs(float(end)) for key in ("upper", "lower") if key in arrays for end in arrays[key] if np.isfinite(end)]
+    sides = [np.abs(arrays[key]) for key in ("upper", "lower") if key in arrays]
+    ends = [float(np.max(np.where(np.isfinite(side), side, 0.0), initial=0.0)) for side in sides]
     ends += [abs(float(words[key])) for key in ("radius", "bound", "at_most") if key in words]
     return max(ends, default=0.0)
 
