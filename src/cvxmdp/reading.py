@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from cvxmdp.names import no_such
-from cvxmdp.ranks.scattered import Scattered
+from cvxmdp.ranks.scattered import Scattered, as_array
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -55,7 +55,7 @@ def _fixed(array: Any) -> bool:
 def floats(what: str, values: npt.ArrayLike) -> Array:
     """Read an array of real numbers: a copy, or the array itself where nobody can change it."""
     if isinstance(values, Scattered):
-        return values.astype(np.float64, copy=False)
+        return as_array(values, np.float64)
     if isinstance(values, np.ndarray) and values.dtype == np.float64 and _fixed(values):
         return values
     try:

@@ -184,7 +184,8 @@ class NormBall(Constraint, Ranked):
         """The occupancy in the middle."""
         if isinstance(self._center, Policy):
             raise unbound(self.name, "the occupancy of the policy in its center")
-        return self._center
+        center: Array = self._center
+        return center
 
     def _check(self, center: Array) -> None:
         if self.norm.weights is not None and self.norm.weights.shape != center.shape:

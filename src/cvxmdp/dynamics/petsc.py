@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -80,16 +80,16 @@ class PetscDynamics(Tabular):
         """Return nothing: a model says itself whether it lives on ranks."""
         return None
 
-    def _states(self, local: Any) -> Any:
-        return Scattered(local, self.world, count=self.num_states)
+    def _states(self, local: Any) -> Array:
+        return cast(Array, Scattered(local, self.world, count=self.num_states))
 
-    def _pairs(self, local: Any) -> Any:
-        return Scattered(local, self.world, count=self.num_pairs)
+    def _pairs(self, local: Any) -> Array:
+        return cast(Array, Scattered(local, self.world, count=self.num_pairs))
 
     def sweep(self, c: Any, V: Any) -> tuple[Array, Indices]:
         self.passes += 1
         best, pair = kernels.sweep(*self._csr, self.first, self.gamma, c.local, self.halo.everywhere(V.local))
-        return self._states(best), self._states(pair)
+        return self._states(best), cast(Indices, self._states(pair))
 
     def iterate_values(self, c: Any, V: Any, tolerance: float, deadline: float) -> Array | None:
         if self._ordered is None:
@@ -126,7 +126,7 @@ class PetscDynamics(Tabular):
                     if found is None:
                         return general(rhs)
                     out += sign * self._states(found)
-            return out
+            return cast(Array, out)
 
         return solve
 
@@ -190,7 +190,7 @@ class PetscDynamics(Tabular):
 
         def forward(x: Any) -> Array:
             found = kernels.evaluated(*chain, self.gamma, self.halo.everywhere(x.local))
-            return Scattered(found, self.world, count=self.num_states)  # type: ignore[return-value]
+            return self._states(found)
 
         def backward(x: Any) -> Array:
             out = kernels.evaluated_back(*chain, self.gamma, x.local, self.P.shape[1])
@@ -268,7 +268,7 @@ class PetscDynamics(Tabular):
             left = float(np.linalg.norm(rhs - apply(x)))
             if left <= 10 * accuracy * max(float(np.linalg.norm(rhs)), float(np.linalg.norm(x))) or interrupts.late():
                 break
-        return x
+        return cast(Array, x)
 
 
 class Vectors:
@@ -283,8 +283,9 @@ class Vectors:
 
     def give(self, x: Scattered, vec: Any) -> None:
         """Fill a vector with an array."""
-        local = x.local if not (self.tail and self.last) else np.append(x.local, x.tail)
-        vec.array[:] = local
+        vec.array[: x.local.size] = x.local
+        if x.tail is not None and self.last:
+            vec.array[x.local.size :] = x.tail
 
     def take(self, vec: Any) -> Scattered:
         """Return an array of a vector."""
@@ -298,10 +299,14 @@ class Vectors:
 
 
 class _Shell:
-    """A matrix that is known by its products."""
+    """A matrix that is known by its products and its diagonal."""
 
-    def __init__(self, apply: Operator, vectors: Vectors) -> None:
-        self._apply, self._vectors = apply, vectors
+    def __init__(self, apply: Operator, diagonal: Any, vectors: Vectors) -> None:
+        self._apply, self._diagonal, self._vectors = apply, diagonal, vectors
+
+    def getDiagonal(self, matrix: Any, out: Any) -> None:  # noqa: N802
+        """Put the diagonal in a vector."""
+        self._vectors.give(self._diagonal, out)
 
     def mult(self, matrix: Any, x: Any, y: Any) -> None:
         """Put the product with x in y."""
@@ -316,38 +321,24 @@ def conjugate_gradients(apply: Operator, rhs: Any, start: Any, diagonal: Any, to
         return np.zeros_like(rhs)
     PETSc = petsc(rhs.world)
     vectors = Vectors(PETSc, rhs)
-    b, x, scaling = vectors.vec, vectors.vec.duplicate(), vectors.vec.duplicate()
+    b, x = vectors.vec, vectors.vec.duplicate()
     vectors.give(rhs, b)
     vectors.give(start, x)
-    vectors.give(1.0 / diagonal, scaling)
     size = (b.getLocalSize(), b.getSize())
-    matrix = PETSc.Mat().createPython((size, size), _Shell(apply, vectors), comm=rhs.world.comm)
+    matrix = PETSc.Mat().createPython((size, size), _Shell(apply, diagonal, vectors), comm=rhs.world.comm)
     matrix.setUp()
     ksp = PETSc.KSP().create(rhs.world.comm)
     ksp.setOperators(matrix)
     ksp.setType("cg")
-    pc = ksp.getPC()
-    pc.setType("python")
-    pc.setPythonContext(_Scaling(scaling))
+    ksp.getPC().setType("jacobi")
     ksp.setNormType(PETSc.KSP.NormType.UNPRECONDITIONED)
     _stop_at(ksp, PETSc, tolerance * scale, steps)
     ksp.setInitialGuessNonzero(True)
     ksp.solve(b, x)
-    found: Any = vectors.take(x)
+    found = vectors.take(x)
     ksp.destroy()
     matrix.destroy()
-    return found
-
-
-class _Scaling:
-    """Scaling by a diagonal, given by the inverses of its entries."""
-
-    def __init__(self, inverses: Any) -> None:
-        self._inverses = inverses
-
-    def apply(self, pc: Any, x: Any, y: Any) -> None:
-        """Put the scaled x in y."""
-        y.pointwiseMult(x, self._inverses)
+    return cast(Array, found)
 
 
 def _stop_at(ksp: Any, PETSc: Any, goal: float, steps: int) -> None:

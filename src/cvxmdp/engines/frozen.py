@@ -20,6 +20,7 @@ its own, and only the small systems are made together.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -115,7 +116,7 @@ class Rows:
     first: Indices
     world: Alone | Ranks
 
-    def total(self, part: float) -> float:
+    def total(self, part: Any) -> float:
         """Return the sum over ranks."""
         return float(self.world.total(part))
 

@@ -56,7 +56,8 @@ def even_blocks(num_states: int, world: Ranks) -> Indices:
     >>> even_blocks(7, SimpleNamespace(size=3))
     array([0, 2, 4, 7])
     """
-    return (num_states * np.arange(world.size + 1)) // world.size
+    starts: Indices = (num_states * np.arange(world.size + 1)) // world.size
+    return starts
 
 
 def from_rows(

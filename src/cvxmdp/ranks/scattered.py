@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -410,7 +410,7 @@ def _equal(a: Any, b: Any) -> bool:
     if not (isinstance(a, Scattered) and isinstance(b, Scattered)):
         return False
     same = np.array_equal(a.local, b.local) and (a.tail is None) == (b.tail is None)
-    same = same and (a.tail is None or np.array_equal(a.tail, b.tail))
+    same = same and (a.tail is None or b.tail is None or np.array_equal(a.tail, b.tail))
     return bool(a.world.least(np.int8(same)))
 
 
@@ -478,7 +478,7 @@ def part_of(x: Any) -> Any:
     return _part(x)
 
 
-def as_parts_of(like: Any, local: Any, axis: int = 0) -> Any:
+def as_parts_of(like: Any, local: Any, axis: int = 0) -> Plain:
     """Return an array of this rank as the part of one that is scattered like another; itself where that is not.
 
     Examples
@@ -487,10 +487,10 @@ def as_parts_of(like: Any, local: Any, axis: int = 0) -> Any:
     >>> as_parts_of(np.zeros(2), np.array([1.0, 2.0]))
     array([1., 2.])
     """
-    return like._like(local, axis=axis) if isinstance(like, Scattered) else local
+    return cast(Plain, like._like(local, axis=axis) if isinstance(like, Scattered) else local)
 
 
-def as_array(x: Any, dtype: Any = None) -> Any:
+def as_array(x: Any, dtype: Any = None) -> Plain:
     """Return an array: a scattered one as such, all else as NumPy's.
 
     Examples
@@ -499,7 +499,7 @@ def as_array(x: Any, dtype: Any = None) -> Any:
     array([1., 2.])
     """
     if isinstance(x, Scattered):
-        return x if dtype is None else x.astype(dtype, copy=False)
+        return cast(Plain, x if dtype is None else x.astype(dtype, copy=False))
     return np.asarray(x, dtype=dtype)
 
 
