@@ -58,6 +58,8 @@ MOST_SEARCHED = 10_000
 """Among so many names a similar one is looked for: that takes some hundredths of a second."""
 MOST_LISTED = 8
 """So many names fit in a message."""
+LONGEST_SHOWN = 60
+"""So many characters of a name are shown in a message."""
 
 
 def no_such(kind: str, name: str, names: Iterable[str]) -> str:
@@ -73,13 +75,17 @@ def no_such(kind: str, name: str, names: Iterable[str]) -> str:
     known = [str(known) for _, known in zip(range(MOST_SEARCHED), names, strict=False)]
     near = difflib.get_close_matches(name, known, n=1) or [n for n in known if n.casefold() == name.casefold()]
     if near:
-        meant = f"did you mean {near[0]!r}?"
+        meant = f"did you mean {_quoted(near[0])}?"
     elif known:
         more = ", ..." if len(known) > MOST_LISTED else ""
-        meant = f"there {'are' if len(known) > 1 else 'is'} {', '.join(map(repr, known[:MOST_LISTED]))}{more}"
+        meant = f"there {'are' if len(known) > 1 else 'is'} {', '.join(map(_quoted, known[:MOST_LISTED]))}{more}"
     else:
         meant = "there are none"
-    return printable(f"there is no {kind} called {name!r}; {meant}")
+    return printable(f"there is no {kind} called {_quoted(name)}; {meant}")
+
+
+def _quoted(name: str) -> str:
+    return repr(name if len(name) <= LONGEST_SHOWN else f"{name[: LONGEST_SHOWN - 1]}…")
 
 
 def read_names(what: str, names: Sequence[str] | None, count: int) -> Sequence[str]:

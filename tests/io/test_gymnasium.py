@@ -241,6 +241,8 @@ def test_the_start_is_the_environments_own():
         cm.MDP.from_gymnasium(Other(P, initial_state_distrib=None), 0.5)
     with pytest.raises(ValueError, match=r"has shape \(1,\); it has 2 states"):
         cm.MDP.from_gymnasium(Other(P), 0.5)
+    with pytest.raises(ValueError, match=r"initial_state_distrib of the environment .*'here'"):
+        cm.MDP.from_gymnasium(Other(P, initial_state_distrib="here"), 0.5)
 
 
 @pytest.mark.parametrize(
@@ -248,11 +250,18 @@ def test_the_start_is_the_environments_own():
     [
         ("Other has no table of transitions P; .*from_function", None),
         ("must be a mapping or a list, not a int", 3),
+        ("the table P of the environment is empty", {}),
         ("must have the states 0 to 0 as keys", {1: {0: []}}),
         ("has the key 'a'; its keys must be whole numbers", {"a": {}}),
+        (r"P\[0\] has the key -1; its keys must be whole numbers, 0 or more", {0: {-1: []}}),
+        ("action holds 1000000000000; number the actions from 0", {0: {10**12: [(1.0, 0, 0.0, False)]}}),
+        (r"P\[0\]\[0\] is 3; expected a list", {0: {0: 3}}),
         (r"P\[0\]\[0\] holds \(1\.0, 0\); expected \(probability, next state, reward, done\)", {0: {0: [(1.0, 0)]}}),
         (r"P\[0\]\[0\] leads to 7; there are the states 0 to 0", {0: {0: [(1.0, 7, 0.0, False)]}}),
         ("probability and reward must be numbers", {0: {0: [(1.0, 0, "much", False)]}}),
+        ("probability must be between 0 and 1", {0: {0: [(-0.5, 0, 0.0, False), (1.5, 0, 0.0, False)]}}),
+        ("probability must be between 0 and 1", {0: {0: [(float("nan"), 0, 0.0, False)]}}),
+        ("two costs that would be called 'constraint'", {0: {0: [(1.0, 0, 0.0, False, {"cost": 1, "constraint": 2})]}}),
         ("from state 0, action 0 sum to 0.5", {0: {0: [(0.5, 0, 0.0, False)]}}),
         ("state 0 has no action", {0: {}}),
     ],

@@ -184,6 +184,7 @@ def test_wrong_arguments_are_named():
     refused("max_states is 0", max_states=0)
     refused("max_states is True", max_states=True)
     refused("label 'x' must be a function of a state", labels={"x": [0]})
+    refused("labels must be a mapping of names to functions of a state, not a list", labels=["x"])
     refused(r"start is \[0, 0\], a list, which cannot be hashed", start=[0, 0])
     refused("start sum to 0.5, not 1", start={0: 0.5})
     refused("start sum to 0, not 1", start={})
@@ -220,6 +221,16 @@ def test_what_step_raises_comes_through_with_its_place():
 
     with pytest.raises(KeyError, match="own"):
         cm.MDP.from_function("here", ["go"], later, 0.9)
+
+
+def test_what_actions_raises_comes_through_with_its_place():
+    def actions(s):
+        yield "go"
+        raise ZeroDivisionError("own")
+
+    with pytest.raises(ZeroDivisionError, match="own") as caught:
+        cm.MDP.from_function("here", actions, walk(2), 0.9)
+    assert getattr(caught.value, "__notes__", ["in actions(here)"]) == ["in actions(here)"]
 
 
 def test_progress_is_logged_where_there_is_no_terminal(caplog, monkeypatch, capsys):

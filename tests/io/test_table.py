@@ -212,7 +212,7 @@ FEES = {"state": ["b", "b", "a"], "action": ["stop", "flip", "stop"], "fee": [1.
     [
         (
             {"state": ["b", "b", "c"]},
-            r"there is no state called 'c'; there are 'b', 'a', in row 2 \(the first is",
+            r"there is no state called 'c'; there are 'b', 'a', in row 2 of pair_costs \(the first is",
         ),
         ({"action": ["stop", "flop", "stop"]}, r"there is no action called 'flop'; did you mean 'flip'\?, in row 1"),
         ({"action": ["stop", "flip", "flip"]}, r"has no such pair of state and action, in row 2"),
@@ -386,6 +386,14 @@ def test_a_wrong_file_is_refused_with_its_line(tmp_path, text, said):
     assert str(error.value).isprintable()
 
 
+def test_a_very_long_name_is_cut_in_a_message(tmp_path):
+    path = tmp_path / "model.csv"
+    path.write_text("x" * 60_000 + ",action,next_state,probability,c\na,x,a,1,0\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"there is no column called 'state'.*xxx…'") as error:
+        cm.load(path, discount=0.9)
+    assert len(str(error.value)) < 500
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [
@@ -438,7 +446,7 @@ def write(columns, folder, **how):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"state": ["b", None, "a", "b"]}, r"column 'state': the name is missing, in row 1 \(the first is row 0\)"),
+        ({"state": ["b", None, "a", "b"]}, r"the name is missing, in row 1 of the file \(the first is row 0\)"),
         ({"probability": [1.0, None, 1.0, 0.75]}, r"the probability is nothing; it must be .* in row 1"),
         ({"probability": ["1", "1", "1", "1"]}, r"the probability is string; it must be a number"),
         ({"time": [0.0, math.nan, 0.0, 0.0]}, r"column 'time' holds nan; it must hold finite numbers.*, in row 1"),
@@ -553,7 +561,7 @@ def test_without_pyarrow_files_say_how_to_get_it_and_frames_are_read(tmp_path, m
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        (pd.DataFrame(COINS | {"state": ["b", None, "a", "b"]}), r"column 'state': the name is missing, in row 1"),
+        (pd.DataFrame(COINS | {"state": ["b", None, "a", "b"]}), r"the name is missing, in row 1 of table"),
         (pd.DataFrame(COINS | {"state": [1, np.nan, 2, 1]}), r"column 'state': the name is missing, in row 1"),
         (pd.DataFrame(COINS | {"state": ["b", pd.NA, "a", "b"]}), r"column 'state': the name is missing, in row 1"),
         (pd.DataFrame(COINS | {"state": pd.array([1, None, 2, 1], dtype="Int64")}), r"'state': the name is missing"),

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.mdp import MDP, Array
-from cvxmdp.reading import frozen
+from cvxmdp.reading import SUM_TOLERANCE, floats, frozen
 from cvxmdp.simulate import Simulation, check_count, estimated, read_seed
 from cvxmdp.solution import Solution
 
@@ -71,7 +71,6 @@ def from_gymnasium(env: Any, discount: float) -> MDP:
         discount=discount,
         initial=np.append(table.start(), 0.0),
         states=[*map(str, range(done)), DONE],
-        actions=[str(a) for a in range(max(taken) + 1)],
         labels=table.labels(),
     )
 
@@ -177,9 +176,15 @@ class _Table:
         if getattr(self.env, "fickle_passenger", False):
             raise ValueError("a fickle passenger changes the destination outside of the table P; make Taxi without one")
         of_states = _numbered("the table P of the environment", P)
-        if sorted(of_states) != list(range(len(of_states))) or not of_states:
+        if not of_states:
+            raise ValueError("the table P of the environment is empty; a model needs a state")
+        if sorted(of_states) != list(range(len(of_states))):
             raise ValueError(f"the table P of the environment must have the states 0 to {len(of_states) - 1} as keys")
         self.pairs: list[dict[int, Any]] = [_numbered(f"P[{s}]", of_states[s]) for s in range(len(of_states))]
+        for s, offered in enumerate(self.pairs):
+            for a, outcomes in offered.items():
+                if not isinstance(outcomes, Sequence) or isinstance(outcomes, str):
+                    raise ValueError(f"P[{s}][{a}] is {outcomes!r}; expected a list of what can happen")
         self.final = [self._ends(s) for s in range(len(self.pairs))]
         """States in which nothing is left to happen: their own transitions are over at once, without reward."""
 
@@ -223,7 +228,7 @@ class _Table:
         count = len(self.pairs)
         for name in STARTS:
             if (given := getattr(self.env, name, None)) is not None:
-                rho = np.asarray(given, dtype=np.float64)
+                rho = floats(f"{name} of the environment", given)
                 if rho.shape != (count,):
                     raise ValueError(f"{name} of the environment has shape {rho.shape}; it has {count} states")
                 return rho
@@ -276,9 +281,9 @@ class _Game:
 def _numbered(what: str, entries: Any) -> dict[int, Any]:
     """Read a mapping of numbers, or a list."""
     if isinstance(entries, Mapping):
-        wrong = next((key for key in entries if isinstance(key, bool) or not isinstance(key, Integral)), None)
-        if wrong is not None:
-            raise ValueError(f"{what} has the key {wrong!r}; its keys must be whole numbers")
+        wrong = [key for key in entries if isinstance(key, bool) or not isinstance(key, Integral) or key < 0]
+        if wrong:
+            raise ValueError(f"{what} has the key {wrong[0]!r}; its keys must be whole numbers, 0 or more")
         return {int(key): value for key, value in entries.items()}
     if isinstance(entries, Sequence) and not isinstance(entries, str):
         return dict(enumerate(entries))
@@ -298,12 +303,17 @@ def _read(outcome: Any, where: str, num_states: int) -> tuple[float, int, float,
     p, target, reward, done = outcome[:4]
     if not isinstance(p, Real) or not isinstance(reward, Real):
         raise ValueError(f"{where} holds {outcome!r}; probability and reward must be numbers")
+    if not 0 <= float(p) <= 1 + SUM_TOLERANCE:
+        raise ValueError(f"{where} holds {outcome!r}; its probability must be between 0 and 1")
     if not _is_state(target, num_states):
         raise ValueError(f"{where} leads to {target!r}; there are the states 0 to {num_states - 1}")
     costs: dict[str, float] = {}
     if len(outcome) == 5:
         fifth = outcome[4] if isinstance(outcome[4], Mapping) else {COST: outcome[4]}
-        for name, cost in fifth.items():
+        for key, cost in fifth.items():
             if isinstance(cost, Real) and not isinstance(cost, bool):  # other things are not costs
-                costs[FIFTH if name == COST else str(name)] = float(cost)
+                name = FIFTH if key == COST else str(key)
+                if name in costs:
+                    raise ValueError(f"{where} holds two costs that would be called {name!r}; rename one of them")
+                costs[name] = float(cost)
     return float(p), int(target), float(reward), bool(done), costs

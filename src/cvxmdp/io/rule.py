@@ -44,6 +44,8 @@ def from_function(
         raise ValueError(f"max_states is {max_states!r}; give a whole number, at least one")
     if not callable(step):
         raise ValueError(f"step must be a function of a state and an action, not a {type(step).__name__}")
+    if not isinstance(labels, Mapping):
+        raise ValueError(f"labels must be a mapping of names to functions of a state, not a {type(labels).__name__}")
     for name, holds in labels.items():
         if not callable(holds):
             raise ValueError(f"label {name!r} must be a function of a state, not a {type(holds).__name__}")
@@ -103,7 +105,15 @@ class _Offer:
 
     def __call__(self, state: Any) -> list[int]:
         """Return the numbers of the actions that a state offers, in order."""
-        return self._all if self._of is None else self._read(self._of(state), f" in state {_named(state)}")
+        if self._of is None:
+            return self._all
+        try:
+            offered = self._of(state)
+            offered = offered if isinstance(offered, str) or not isinstance(offered, Iterable) else list(offered)
+        except Exception as error:
+            _note(error, f"actions({_named(state)})")
+            raise
+        return self._read(offered, f" in state {_named(state)}")
 
     def _read(self, offered: Iterable[Any], where: str) -> list[int]:
         if isinstance(offered, str) or not isinstance(offered, Iterable):
@@ -200,8 +210,7 @@ def _result(step: Callable[[Any, Any], Any], state: Any, action: Any) -> tuple[S
         if not isinstance(result, (list, tuple)) and isinstance(result, Iterable) and not isinstance(result, Mapping):
             result = list(result)
     except Exception as error:
-        if hasattr(error, "add_note"):  # since Python 3.11
-            error.add_note(f"in step({_named(state)}, {_named(action)})")
+        _note(error, f"step({_named(state)}, {_named(action)})")
         raise
     if result is None or (isinstance(result, (list, tuple)) and not result):
         raise ValueError(
@@ -300,6 +309,12 @@ def _names(what: str, values: Sequence[Any]) -> list[str]:
                 )
             )
     return names
+
+
+def _note(error: Exception, where: str) -> None:
+    """Note on what a user's function raises how it was called."""
+    if hasattr(error, "add_note"):  # since Python 3.11
+        error.add_note(f"in {where}")
 
 
 def _pair(state: Any, action: Any) -> str:

@@ -58,7 +58,7 @@ class Source:
                 )
         for column in required:
             if column not in self.columns:
-                missing = no_such("column", column, self.columns)
+                missing = no_such("column", column, [other for other in self.columns if other not in required])
                 raise ValueError(
                     f"{said} needs the columns {', '.join(required)} and costs: {missing}{self._separator()}"
                 )
@@ -74,7 +74,7 @@ class Source:
 
     def blame(self, row: int | None, what: str) -> ValueError:
         """Return what is wrong, in a row if it is known which, as an error about this table."""
-        return ValueError(what if row is None else f"{what}, in row {row} (the first is row 0)")
+        return ValueError(what if row is None else f"{what}, in row {row} of {self.said} (the first is row 0)")
 
 
 class Frame(Source):
