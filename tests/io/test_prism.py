@@ -357,6 +357,20 @@ REFUSED = {
     ),
     "a reward of no choice": (dict(trew="3 4 1\n1 1 1 5\n"), "m.trew", "no transition from state 1, choice 1, to 1"),
     "two rewards of one transition": (dict(trew="3 4 2\n1 0 1 5\n1 0 1 6\n"), "m.trew", "has two rewards"),
+    "two rewards of one transition of several": (
+        dict(trew="3 4 2\n0 0 1 5\n0 0 1 6\n"), "m.trew", "from state 0, choice 0, to 1 has two rewards"
+    ),
+    "fewer rewards of states than it says": (
+        dict(srew="3 2\n1 2.5\n"), "m.srew", "first line says '3 2'; there are 3 states and 1 rewards"
+    ),
+    "fewer rewards than it says": (
+        dict(trew="3 4 3\n0 0 1 1\n"), "m.trew", "first line says '3 4 3'; there are 3 states and 1 rewards"
+    ),
+    "rewards of another model": (dict(trew="4 5 1\n0 0 1 1\n"), "m.trew", "'4 5 1'; there are 3 states"),
+    "a negative probability": (dict(tra="1 1 1\n0 0 0 -1\n"), "m.tra", "from state 0 to 0 it has -1, not"),
+    "an action that is no text": (dict(tra=b"1 1 1\n0 0 0 1 \xff\n"), "m.tra", "line 2 holds .* not text in UTF-8"),
+    "a value that is no text": (dict(sta=b"(x)\n0:(\xff)\n1:(1)\n2:(2)\n"), "m.sta", "line 2 holds .* not text"),
+    "a label that is no text": (dict(lab=b'0="init" 1="\xff"\n0: 0\n'), "m.lab", "line 1 holds .* not text in UTF-8"),
     "an endless line": (dict(lab=b"x" * (columns.BLOCK + 10)), "m.lab", "line 1 is longer than"),
     "an endless line of numbers": (dict(tra=b"1 1 1\n" + b"1" * (2 * columns.BLOCK)), "m.tra", "line 2 is longer than"),
 }  # fmt: skip
@@ -375,6 +389,13 @@ def test_rewards_of_the_same_name_are_refused(tmp_path):
         (tmp_path / f"m{i}.srew").write_text(head + "3 0\n")
     with pytest.raises(ValueError, match=r"m2\.srew': two reward structures are called 'a'"):
         load(tmp_path, srew=None, trew=None)
+
+
+def test_a_link_that_leads_nowhere_is_not_passed_over(tmp_path):
+    load(tmp_path, lab=None)
+    (tmp_path / "m.lab").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match=r"there is no file .*m\.lab"):
+        cm.load(tmp_path / "m.tra", discount=0.9)
 
 
 def test_no_file_and_a_folder_are_refused(tmp_path):

@@ -119,7 +119,7 @@ def read_rows(lines: Lines, limits: list[int], what: str, named: bool = False) -
         [_joined(column, np.int64) for column in whole],
         _joined(number, np.float64),
         _joined(name, np.int32) if len(known) > 1 else None,
-        [text.decode(errors="replace") for text in known],
+        [text.decode() for text in known],
     )
 
 
@@ -158,6 +158,8 @@ def _read_block(block: bytes, limits: list[int], named: bool, known: dict[bytes,
             block[starts[w] : ends[w]] if n > least else b""
             for w, n in zip((first[heads] + least).tolist(), counts[heads].tolist(), strict=True)
         ]
+        for word in {*words} - known.keys():
+            word.decode()  # what is not UTF-8 is an error
         ids = np.array([known.setdefault(word, len(known)) for word in words], np.int32)[np.cumsum(new) - 1]
     return columns, values, ids
 
@@ -227,6 +229,16 @@ def _blame_line(block: bytes, before: int, limits: list[int], what: str, named: 
             raise ValueError(f"line {i} holds a fraction, {shown(value)}; export decimal numbers")
         if not NUMBER.fullmatch(value) or len(value) > WIDEST or not np.isfinite(float(value)):
             raise ValueError(f"{where}, where {shown(value)} should be a number")
+        for word in words[least:]:
+            decoded(word, i)
+
+
+def decoded(text: bytes, line: int) -> str:
+    """Return a name that a line holds."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"line {line} holds {shown(text)}, which is not text in UTF-8") from None
 
 
 def shown(text: bytes) -> str:

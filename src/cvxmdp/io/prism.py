@@ -41,7 +41,7 @@ from cvxmdp.io.choices import (
     even,
     state_names,
 )
-from cvxmdp.io.columns import Lines, Rows, read_rows, shown
+from cvxmdp.io.columns import Lines, Rows, decoded, read_rows, shown
 from cvxmdp.io.files import Path, blaming, file_name, open_to_read
 from cvxmdp.io.write_prism import reward_files
 from cvxmdp.io.write_prism import write as write
@@ -80,11 +80,11 @@ def read(path: Path, discount: float, initial: Any = None) -> MDP:
         choices, number, chain = _transitions(Lines(file))
     states = choices.starts.size - 1
     stem = os.path.splitext(file_name(path))[0]
-    if os.path.exists(stem + ".sta"):
+    if os.path.lexists(stem + ".sta"):
         with open_to_read(stem + ".sta") as file:
             choices.states = _state_names(Lines(file), states)
     choices.first = even(np.arange(states) == 0)
-    if os.path.exists(stem + ".lab"):
+    if os.path.lexists(stem + ".lab"):
         with open_to_read(stem + ".lab") as file:
             labels = _labels(Lines(file), states)
         first = labels.pop(FIRST, None)
@@ -147,12 +147,11 @@ def _assembled(
     states = int(max(state.max(), target.max())) + 1 if counts is None else counts[0]
     if states > MOST_STATES * entries + 1000:
         raise ValueError(f"it has {states} states and only {entries} transitions; nearly all states would be dead ends")
-    wrong = np.flatnonzero(rows.number > 1 + SUM_TOLERANCE)
+    wrong = np.flatnonzero((rows.number < 0) | (rows.number > 1 + SUM_TOLERANCE))
     if wrong.size:
         s, t, p = state[wrong[0]], target[wrong[0]], rows.number[wrong[0]]
-        raise ValueError(
-            f"from state {s} to {t} it has {p:g}, not a probability; rates of continuous time are not read"
-        )
+        rates = "; rates of continuous time are not read" if p > 1 else ""
+        raise ValueError(f"from state {s} to {t} it has {p:g}, not a probability{rates}")
     heads = _heads(rows)
     if counts is not None and not chain and counts[1] != heads.size:
         raise ValueError(f"its first line says {counts[1]} choices; there are {heads.size}")
@@ -211,9 +210,9 @@ def _true_names(comments: Iterable[bytes]) -> dict[str, str]:
         if found := NAMING.fullmatch(comment):
             try:
                 name = json.loads(found[2])
+                names[found[1].decode()] = name
             except ValueError:
                 raise ValueError(f"the comment {shown(comment)} should end in a text as in JSON") from None
-            names[found[1].decode(errors="replace")] = name
     return names
 
 
@@ -225,11 +224,11 @@ def _state_names(lines: Lines, states: int) -> tuple[str, ...] | None:
     comments, line = _head(lines, "variables, such as (x,y)")
     if not re.fullmatch(rb"\(.+\)", line):
         raise ValueError(f"line {lines.number} is {shown(line)}; expected variables, such as (x,y)")
-    variables = line[1:-1].decode(errors="replace").split(",")
+    variables = decoded(line[1:-1], lines.number).split(",")
     rows: list[Any] = [None] * states
     for line in lines.content():
         found = re.fullmatch(rb"(\d{1,18}):\((.*)\)", line)
-        values = found[2].decode(errors="replace").split(",") if found else []
+        values = decoded(found[2], lines.number).split(",") if found else []
         if not found or len(values) != len(variables):
             raise ValueError(
                 f"line {lines.number} is {shown(line)}; expected a state and {len(variables)} values, such as "
@@ -263,12 +262,12 @@ def _labels(lines: Lines, states: int) -> dict[str, Indices]:
     comments, line = _head(lines, 'labels, such as 0="init"')
     storm = line == b"#DECLARATION"
     if storm:
-        names = [word.decode(errors="replace") for word in (lines.take() or b"").split()]
+        names = [decoded(word, lines.number) for word in (lines.take() or b"").split()]
         if lines.take() != b"#END":
             raise ValueError(f"line {lines.number} should be #END, after a line of labels")
     else:
         found = re.findall(rb'(\d+)="([^"]*)"', line)
-        names = [name.decode(errors="replace") for _, name in found]
+        names = [decoded(name, lines.number) for _, name in found]
         counted = all(number == str(i).encode() for i, (number, _) in enumerate(found))
         if not counted or re.sub(rb'\d+="[^"]*"', b"", line).strip():
             raise ValueError(f'line {lines.number} is {shown(line)}; expected labels, such as 0="init" 1="deadlock"')
@@ -313,24 +312,36 @@ def _read_rewards(stem: str, choices: Choices, number: Indices, chain: bool) -> 
     choices.costs = {name: choices.costs.get(name, np.zeros(number.size)) for name in called.values()}
 
 
-def _reward_head(lines: Lines, kind: str, is_header: Callable[[list[bytes]], bool]) -> str:
-    """Take the head of a file with rewards, and return their name, or nothing."""
+def _reward_head(lines: Lines, kind: str, is_header: Callable[[list[bytes]], bool]) -> tuple[str, list[bytes]]:
+    """Take the head of a file with rewards, and return their name, or nothing, and its counts, where it has some."""
     comments, line = _head(lines, "a number of states and more")
     name = ""
     for comment in comments:
         if found := re.fullmatch(rb'# Reward structure "(.*)"', comment):
-            name = found[1].decode(errors="replace")
+            name = decoded(found[1], lines.number)
         if comment in (b"# State rewards", b"# Transition rewards") and comment != f"# {kind} rewards".encode():
             raise ValueError(f"it says {comment[2:].decode()!r}; expected {kind} rewards")
-    if not is_header(line.split()):
+    counts = line.split()
+    if not is_header(counts):
         lines.put_back(line)  # Storm's files have none
-    return _true_names(comments).get(name, name)
+        counts = []
+    return _true_names(comments).get(name, name), counts
+
+
+def _check_counts(counts: list[bytes], states: int, rewards: int) -> None:
+    """Check what the head of a file says, if it says something, so that a file that was cut is not taken for whole."""
+    if counts and (counts[0], counts[-1]) != (b"%d" % states, b"%d" % rewards):
+        raise ValueError(
+            f"its first line says {shown(b' '.join(counts))}; there are {states} states and {rewards} rewards"
+        )
 
 
 def _state_rewards(lines: Lines, states: int) -> tuple[str, Array]:
-    name = _reward_head(lines, "State", lambda words: words[0] == str(states).encode())
+    # No line begins with this number: states are numbered from 0.
+    name, counts = _reward_head(lines, "State", lambda words: len(words) == 2 and words[0] == str(states).encode())
     rows = read_rows(lines, [states], "state, reward")
     state = rows.whole[0]
+    _check_counts(counts, states, state.size)
     twice = np.flatnonzero(np.bincount(state, minlength=1) > 1)
     if twice.size:
         raise ValueError(f"state {twice[0]} has two rewards; expected one")
@@ -341,7 +352,7 @@ def _state_rewards(lines: Lines, states: int) -> tuple[str, Array]:
 
 def _transition_rewards(lines: Lines, choices: Choices, number: Indices, chain: bool) -> tuple[str, Array]:
     count, states = choices.transitions.shape
-    name = _reward_head(lines, "Transition", lambda words: len(words) == (2 if chain else 3))
+    name, counts = _reward_head(lines, "Transition", lambda words: len(words) == (2 if chain else 3))
     if chain:
         rows = read_rows(lines, [states, states], "state, target, reward")
         choice = np.zeros(rows.number.size, np.int64)
@@ -349,6 +360,7 @@ def _transition_rewards(lines: Lines, choices: Choices, number: Indices, chain: 
         most = int(number.max()) + 1
         rows = read_rows(lines, [states, most, states], "state, choice, target, reward")
         choice = rows.whole[1]
+    _check_counts(counts, states, choice.size)
     width = int(number.max()) + 1
     state = np.repeat(np.arange(states), np.diff(choices.starts))
     known, wanted = state * width + number, rows.whole[0].astype(np.int64) * width + choice
@@ -364,8 +376,11 @@ def _transition_rewards(lines: Lines, choices: Choices, number: Indices, chain: 
         i = wrong[0]
         which = "" if chain else f", choice {choice[i]},"
         raise ValueError(f"there is no transition from state {rows.whole[0][i]}{which} to {target[i]} to be rewarded")
-    lengths = np.diff(P.indptr)
-    if np.any(np.bincount(row, minlength=count) > lengths):
-        i = int(np.argmax(np.bincount(row, minlength=count) > lengths))
-        raise ValueError(f"a transition from state {state[i]}, choice {number[i]}, has two rewards; expected one")
-    return name, averaged(row, probability, rows.number, lengths)
+    key = np.sort(row * states + target)
+    twice = np.flatnonzero(key[1:] == key[:-1])
+    if twice.size:
+        i, t = divmod(int(key[twice[0]]), states)
+        raise ValueError(
+            f"the transition from state {state[i]}, choice {number[i]}, to {t} has two rewards; expected one"
+        )
+    return name, averaged(row, probability, rows.number, np.diff(P.indptr))

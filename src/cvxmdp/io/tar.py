@@ -52,12 +52,15 @@ class Archive:
         path, size = None, None  # from an extended header
         while (header := self._header()) is not None:
             kind, name, stated = header
-            if kind in "xg":
+            if kind in "xgL":
                 if stated > LONGEST_EXTENSION:
                     raise ValueError(f"member {name!r} is an extended header of {stated} bytes, which is too long")
                 self._start(name, stated)
-                extension = _extension(self.read().tobytes())
-                if kind == "x":
+                content = self.read().tobytes()
+                if kind == "L":  # GNU's way to give a long name
+                    path = printable(_text(content))
+                elif kind == "x":
+                    extension = _extension(content)
                     path, size = extension.get("path"), extension.get("size")
                 continue
             name, stated = path or name, stated if size is None else _whole(size)
@@ -122,12 +125,15 @@ class Archive:
         self._stream.read(self._padding)
         self._padding = 0
         block = self._stream.read(BLOCK)
-        if len(block) == 0 or block == bytes(BLOCK):
-            return None
         self._left -= BLOCK
         if self._left < 0:
             raise ValueError("the archive unpacks to far more than its size")
         where = f"after member {self.member!r}" if self.member else "at the beginning"
+        if block == bytes(BLOCK):
+            self._finish()
+            return None
+        if not block and self.member:  # cut between members, of which some may be absent: nobody would miss them
+            raise ValueError(f"the archive ends early, {where}: the empty block that ends a tar archive is missing")
         if len(block) < BLOCK or block[257:262] != b"ustar":
             raise ValueError(f"it is not a tar archive, or damaged, {where}")
         if _octal(block[148:156]) != sum(block[:148]) + 8 * ord(" ") + sum(block[156:]):
@@ -136,6 +142,13 @@ class Archive:
         if block[263:265] == b"00" and (prefix := _text(block[345:500])):  # POSIX; others keep other things there
             name = f"{prefix}/{name}"
         return chr(block[156]), printable(name), _size(block[124:136])
+
+    def _finish(self) -> None:
+        """Read what is left of a packed file, at the end of which stands its checksum."""
+        while self._packed and (rest := self._stream.read(PART)):
+            self._left -= len(rest)
+            if self._left < 0:
+                raise ValueError("the archive unpacks to far more than its size")
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from cvxmdp.io.choices import (
     even,
     state_names,
 )
-from cvxmdp.io.files import GROWTH_HEADER, SMALL_HEADER, Path, open_to_read
+from cvxmdp.io.files import SMALL_HEADER, Path, open_to_read
 from cvxmdp.io.tar import Archive, unpacking
 from cvxmdp.io.write_umb import FIRST, NAMES, VERSION
 from cvxmdp.io.write_umb import write as write
@@ -108,8 +108,8 @@ def _index(archive: Archive) -> Index:
     """Read the index of an archive."""
     for name, size in archive:
         if name == "index.json":
-            if size > max(SMALL_HEADER, GROWTH_HEADER * archive.size):
-                raise ValueError(f"member 'index.json' has {size} bytes, which is too much for the file")
+            if size > SMALL_HEADER:
+                raise ValueError(f"member 'index.json' has {size} bytes; expected at most {SMALL_HEADER}")
             try:
                 content = json.loads(archive.read().tobytes().decode())
                 return _checked(content)
