@@ -68,6 +68,9 @@ def test_vectors_and_functions(mdp):
         ("give these as states= or labels=", {"cost": np.ones(12), "entering": True}),
         ("there is no label called 'lov'; did you mean 'low'?", {"labels": "lov"}),
         ("there is no state called 'x'", {"states": ["x"]}),
+        ("there is no state called 'lov'; did you mean 'low'?", {"states": "lov"}),
+        (r"states holds <function .*; give names or numbers of states, or a mask", {"states": lambda s: s == "1"}),
+        (r"states holds 1\.5; give names or numbers", {"states": 1.5}),
         (
             r"cost 'new' has shape \(5,\); give one entry for each of the 36 pairs or of the 12 states",
             {"cost": [1.0] * 5},

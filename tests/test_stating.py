@@ -143,6 +143,8 @@ def test_the_first_state_by_name():
         mdp.with_initial("r1c7")
     with pytest.raises(ValueError, match="sums to"):
         mdp.with_initial({"r1c0": 0.25})
+    with pytest.raises(ValueError, match="initial gives state r1c0 the probability '1'; give a number"):
+        mdp.with_initial({"r1c0": "1"})
 
 
 def labelled():
@@ -170,7 +172,7 @@ def test_limits_on_visits_by_label():
     assert solution.status is cm.Status.OPTIMAL
     assert np.all(solution.visits[[1, 2]] <= 0.005 * (1 + 1e-6))
     assert solution.visits[4] <= 0.01 * (1 + 1e-6)
-    with pytest.raises(ValueError, match="label or index; there is no state called 'egde'"):
+    with pytest.raises(ValueError, match=r"label or index; there is no state called 'egde'; did you mean 'edge'\?"):
         cm.Problem(mdp, "time", [cm.StateBounds(upper={"egde": 0.1})])
 
 
@@ -182,6 +184,9 @@ def test_a_policy_by_names():
         ({"r0c9": "up"}, "no state called 'r0c9'"),
         ({"r0c1": "dwon"}, "did you mean 'down'"),
         ({"r0c1": {"up": 0.5}}, "sum to 0.5"),
+        ({"r0c1": ["up"]}, r"the policy in state r0c1 is \['up'\]; give the name of an action, or probabilities"),
+        ({"r0c1": 1}, "the policy in state r0c1 is 1; give the name"),
+        ({"r0c1": {"up": "1"}}, "action up in state r0c1 with probability '1'; give a number"),
     ]:
         with pytest.raises(ValueError, match=said):
             mdp.policy(names | change)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -549,10 +550,12 @@ class MDP:
         >>> cm.worlds.gridworld(size=2).find_states(["r0c1", "r1c1"])
         array([1, 3])
         """
-        if isinstance(which, str) and which in getattr(self, "labels", {}):
-            return self.labels[which]
-        if isinstance(which, str) or np.ndim(which) == 0:
-            which = [which]
+        if isinstance(which, str):
+            labels: Mapping[str, Indices] = getattr(self, "labels", {})
+            if which in self.states or which not in labels:
+                return np.array([self._state_number(which, what, labels)], dtype=np.int64)
+            return labels[which]
+        which = which if np.ndim(which) else [which]
         given = np.asarray(which)
         if given.dtype == bool:
             if given.shape != (self.num_states,):
@@ -560,16 +563,21 @@ class MDP:
             return np.flatnonzero(given)
         if given.dtype.kind in "UO":
             return np.unique(np.array([self._state_number(name, what) for name in which], dtype=np.int64))
-        return (
-            np.unique(read_indices(what, given, given.size, self.num_states)) if given.size else np.empty(0, np.int64)
-        )
+        if not given.size:
+            return np.empty(0, np.int64)
+        if given.dtype.kind not in "iu":
+            raise ValueError(f"{what} holds {given.ravel()[0].item()!r}; give names or numbers of states, or a mask")
+        return np.unique(read_indices(what, given, given.size, self.num_states))
 
-    def _state_number(self, name: Any, what: str) -> int:
+    def _state_number(self, name: Any, what: str, others: Iterable[str] = ()) -> int:
+        """Return the number of a state; others that might have been meant are named, too."""
         if isinstance(name, str):
             if name not in self.states:
-                raise ValueError(f"{what}: " + no_such("state", name, self.states))
+                raise ValueError(f"{what}: " + no_such("state", name, [*others, *self.states]))
             return self.states.index(name)
-        return int(read_indices(what, [name], 1, self.num_states)[0])
+        if isinstance(name, bool) or not isinstance(name, Integral):
+            raise ValueError(f"{what} holds {name!r}; give names or numbers of states, or a mask")
+        return int(read_indices(what, [int(name)], 1, self.num_states)[0])
 
     def cost(self, cost: str | npt.ArrayLike, what: str = "cost") -> Array:
         """Return a cost by name, or a given vector over pairs after checking it.  Errors call the argument ``what``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -176,7 +176,15 @@ def _by_names(mdp: MDP, policy: Mapping[str, Any]) -> Array:
             raise ValueError("the policy: " + no_such("state", str(state), mdp.states))
         s = states[state]
         offered = mdp.action[first[s] : first[s + 1]]
+        if not isinstance(taken, (Mapping, str)):
+            raise ValueError(
+                f"the policy in state {state} is {taken!r}; give the name of an action, or probabilities by name"
+            )
         for action, probability in (taken if isinstance(taken, Mapping) else {taken: 1.0}).items():
+            if not isinstance(probability, Real):
+                raise ValueError(
+                    f"the policy takes action {action} in state {state} with probability {probability!r}; give a number"
+                )
             if action not in actions:
                 raise ValueError(f"the policy in state {state}: " + no_such("action", str(action), mdp.actions))
             if actions[action] not in offered:

@@ -272,6 +272,8 @@ def check_initial(
         for name, probability in by_name.items():
             if name not in states:
                 raise ValueError("initial: " + no_such("state", str(name), states))
+            if not isinstance(probability, Real):
+                raise ValueError(f"initial gives state {name} the probability {probability!r}; give a number")
             initial[states.index(name)] = probability
     rho = floats("initial", initial)
     if rho.shape != (num_states,):

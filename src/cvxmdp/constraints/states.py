@@ -130,7 +130,7 @@ def _by_state(what: str, given: Any, mdp: MDP, default: float) -> Array:
         elif isinstance(key, (str, Integral)) and key in index:
             which = index[key]
         else:
-            meant = f"; {no_such('state', key, mdp.states)}" if isinstance(key, str) else ""
+            meant = f"; {no_such('state', key, [*mdp.labels, *mdp.states])}" if isinstance(key, str) else ""
             raise ValueError(f"{what} limits a state {key!r}; none of the model has that name, label or index{meant}")
         out[which] = number(f"{what} of state {key!r}", value)
         if what == "upper" and np.any(out[which] < 0):
