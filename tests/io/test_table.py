@@ -437,6 +437,11 @@ def test_a_name_with_a_quote_that_is_not_closed_far_into_a_file_is_found(tmp_pat
 # -------------------------------------------------------------------------------------------------- wrong other files
 
 
+USUAL_POOL = pa.default_memory_pool()
+POOL, SMALL_POOL = (pa.proxy_memory_pool(USUAL_POOL) for _ in range(2))
+"""Each counts the memory that pyarrow takes, and outlives all that is held in it."""
+
+
 def write(columns, folder, **how):
     path = folder / "model.parquet"
     pq.write_table(pa.table(columns), path, **how)
@@ -513,6 +518,29 @@ def test_a_file_that_would_unpack_to_far_more_than_its_size_is_refused(tmp_path)
             writer.write_table(chunk)
     with pytest.raises(ValueError, match=rf"would unpack to far more than its {path.stat().st_size} bytes"):
         cm.load(path, discount=0.9)
+
+
+@pytest.mark.parametrize("column", ["state", "c"])
+def test_a_long_text_that_many_rows_share_is_held_once(tmp_path, column):
+    """A file of a kilobyte, in which a gigabyte is said: each of a thousand rows has the same text of a megabyte."""
+    rows = 1000
+    long = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array(["x" * 10**6]))
+    columns = {name: np.zeros(rows, int) for name in ("state", "action", "next_state", "c")}
+    columns |= {"probability": np.full(rows, 1 / rows), column: long}
+    if column == "state":
+        columns["next_state"] = long
+    path = write(columns, tmp_path, compression="zstd", store_schema=False)
+    assert path.stat().st_size < 5000
+    pa.set_memory_pool(SMALL_POOL)
+    try:
+        if column == "state":
+            assert cm.load(path, discount=0.9).states == ("x" * 10**6,)
+        else:
+            with pytest.raises(ValueError, match="column 'c' holds string; it must hold finite numbers"):
+                cm.load(path, discount=0.9)
+    finally:
+        pa.set_memory_pool(USUAL_POOL)
+    assert 0 < SMALL_POOL.max_memory() < 50 * 2**20
 
 
 def test_what_is_no_parquet_file_is_refused(tmp_path):
@@ -610,10 +638,6 @@ def test_a_frame_is_not_changed_and_not_shared():
 # ----------------------------------------------------------------------------------------------------- damaged files
 
 BITS = [b'"', b",", b"\n", b"\0", b"\xff", b"1e999", b"-", b"nan", b"\r", b";", b"=1+1", b"9" * 21, b"PAR1"]
-
-USUAL_POOL = pa.default_memory_pool()
-POOL = pa.proxy_memory_pool(USUAL_POOL)
-"""Counts the memory that pyarrow takes.  It outlives all that is held in it."""
 
 
 def damaged(data, rng):

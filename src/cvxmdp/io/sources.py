@@ -181,14 +181,27 @@ class Parquet(Source):
     def __init__(self, name: str, required: Sequence[str]) -> None:
         pa, pq = arrow("parquet")
         with _arrow_errors(pa):
-            self._file = pq.ParquetFile(name, pre_buffer=False, page_checksum_verification=True)
-            schema, metadata = self._file.schema_arrow, self._file.metadata
+            metadata = pq.read_metadata(name)
+            present = {metadata.schema.column(k).path for k in range(metadata.num_columns)}
+            # As a dictionary a text is held once, however many rows repeat it; of numbers the option means nothing.
+            texts = [column for column in NAMES if column in present]
+            self._file = pq.ParquetFile(
+                name, metadata=metadata, read_dictionary=texts, pre_buffer=False, page_checksum_verification=True
+            )
+            schema = self._file.schema_arrow
             groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
-            packed = sum(max(group.total_byte_size, 0) for group in groups)
+            packed = sum(max(group.total_byte_size, _unpacked(group)) for group in groups)
         size = os.path.getsize(name)
         if max(packed, 8 * metadata.num_rows * len(schema.names)) > max(SMALL, GROWTH * size):
             raise ValueError(f"the file would unpack to far more than its {size} bytes")
         super().__init__("the file", [name for name in schema.names if not INDEX.fullmatch(name)], required)
+        for column in self.columns:  # before anything is unpacked
+            kind = schema.field(column).type
+            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+            if column in NAMES and not _of_names(kind):
+                raise ValueError(f"column {column!r}: it holds {kind}; names are texts or numbers")
+            if column not in NAMES and not _of_numbers(kind):
+                raise ValueError(_wanted(column, f"{kind}"))
 
     def batches(self) -> Iterator[Columns]:
         pa, _ = arrow("parquet")
@@ -335,6 +348,8 @@ def _arrow_codes(numbering: Numbering, values: Any) -> Codes:
     kind = values.type
     if pa.types.is_dictionary(kind):
         place = values.indices.to_numpy()
+        if place.size and not 0 <= place.min() <= place.max() < len(values.dictionary):
+            raise ValueError("it refers to texts that it does not hold; the file is damaged")
         used = np.zeros(len(values.dictionary), dtype=bool)
         used[place] = True
         chosen = np.flatnonzero(used)
@@ -348,9 +363,26 @@ def _arrow_codes(numbering: Numbering, values: Any) -> Codes:
         values = values.cast(pa.large_string())
     if _texts(values.type):
         return _arrow_codes(numbering, values.dictionary_encode())
-    if pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
-        return numbering.codes(values.to_numpy(zero_copy_only=False))
-    raise ValueError(f"it holds {kind}; names are texts or numbers")
+    return numbering.codes(values.to_numpy(zero_copy_only=False))
+
+
+def _of_names(kind: Any) -> bool:
+    """Whether a column of this kind may hold names; one without any entry may be of no kind."""
+    types = arrow("csv")[0].types
+    if _texts(kind) or types.is_string_view(kind) or types.is_null(kind):
+        return True
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_temporal(kind))
+
+
+def _of_numbers(kind: Any) -> bool:
+    """Whether a column of this kind may hold numbers."""
+    types = arrow("csv")[0].types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_null(kind))
+
+
+def _unpacked(group: Any) -> int:
+    """Return the bytes of a group of rows as its columns state them."""
+    return sum(max(group.column(k).total_uncompressed_size, 0) for k in range(group.num_columns))
 
 
 def _texts(kind: Any) -> bool:
@@ -378,6 +410,4 @@ def _arrow_numbers(column: str, values: Any) -> Any:
     _present(values, _wanted(column, "nothing"))
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_decimal(values.type)):
-        raise ValueError(_wanted(column, f"{values.type}"))
     return values.cast(pa.float64(), safe=False).to_numpy()
