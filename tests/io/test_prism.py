@@ -391,6 +391,16 @@ def test_rewards_of_the_same_name_are_refused(tmp_path):
         load(tmp_path, srew=None, trew=None)
 
 
+def test_names_of_variables_that_would_fill_the_memory_are_refused(tmp_path):
+    states = 10_000
+    tra = f"{states} {states} {states}\n" + "".join(f"{s} 0 0 1\n" for s in range(states))
+    sta = f"({'x' * 10**6})\n" + "".join(f"{s}:({s})\n" for s in range(states))
+    with pytest.raises(
+        ValueError, match=r"m\.sta': line 1 has names of variables that are too long for the size of the"
+    ):
+        load(tmp_path, tra=tra, sta=sta, lab=None, srew=None, trew=None)
+
+
 def test_a_link_that_leads_nowhere_is_not_passed_over(tmp_path):
     load(tmp_path, lab=None)
     (tmp_path / "m.lab").symlink_to(tmp_path / "nowhere")

@@ -570,6 +570,38 @@ def test_names_that_gnu_tar_finds_long_are_read(tmp_path):
     np.testing.assert_array_equal(load(tmp_path, tar(members, tarfile.GNU_FORMAT)).costs[key], [1, 2, 3, 4, 5])
 
 
+MANY = 64_000
+BARE = {name: None for name in MEMBERS if name != "index.json"} | {"branch-to-target.bin": bytes(8 * MANY)}
+"""Members of a model of many states, each of which leads to the first."""
+
+
+def many(index):
+    """Return the members of such a model."""
+    return changed(index, {"#states": MANY, "#choices": MANY, "#branches": MANY, "#choice-actions": 0}, **BARE)
+
+
+@pytest.mark.usefixtures("traced")
+def test_names_of_variables_that_would_fill_the_memory_are_refused(tmp_path):
+    variable = {"name": "x" * 10**6, "type": {"type": "uint", "size": 8}}
+    members = many(
+        {"annotations": {}, "valuations": {"states": {"unique": True, "classes": [{"variables": [variable]}]}}}
+    )
+    members["valuations/states/valuations.bin"] = bytes(MANY)
+    with pytest.raises(ValueError, match="names of variables that are too long for the size of the file"):
+        load(tmp_path, members, gzip.compress)
+    assert tracemalloc.get_traced_memory()[1] < 80 * 2**20
+
+
+@pytest.mark.usefixtures("traced")
+def test_labels_that_would_fill_the_memory_are_refused(tmp_path):
+    kind = {"applies-to": ["states"], "type": {"type": "bool", "size": 1}}
+    members = many({"annotations": {"aps": {f"l{i}": kind for i in range(500)}}, "valuations": {}})
+    members |= {f"annotations/aps/l{i}/states/values.bin": b"\xff" * (MANY // 8) for i in range(500)}
+    with pytest.raises(ValueError, match=r"labels up to 'l1..' are of too many states for the size of the file"):
+        load(tmp_path, members, gzip.compress)
+    assert tracemalloc.get_traced_memory()[1] < 160 * 2**20
+
+
 def test_an_index_of_many_megabytes_is_refused(tmp_path):
     """Its JSON would take some thirty times as much memory."""
     members = changed(**{"index.json": b"[" + b"[]," * (2 * 10**6) + b"[]]"})

@@ -6,6 +6,7 @@ one by one, to say which.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
@@ -33,6 +34,8 @@ class Lines:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._held = b""
+        self.size = os.fstat(file.fileno()).st_size
+        """Bytes of the file."""
         self.number = 0
         """How many lines were taken."""
 

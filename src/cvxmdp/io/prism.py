@@ -42,7 +42,7 @@ from cvxmdp.io.choices import (
     state_names,
 )
 from cvxmdp.io.columns import Lines, Rows, decoded, read_rows, shown
-from cvxmdp.io.files import Path, blaming, file_name, open_to_read
+from cvxmdp.io.files import GROWTH, SMALL, Path, blaming, file_name, open_to_read
 from cvxmdp.io.write_prism import reward_files
 from cvxmdp.io.write_prism import write as write
 from cvxmdp.mdp import MDP, Array, Indices
@@ -224,6 +224,8 @@ def _state_names(lines: Lines, states: int) -> tuple[str, ...] | None:
     comments, line = _head(lines, "variables, such as (x,y)")
     if not re.fullmatch(rb"\(.+\)", line):
         raise ValueError(f"line {lines.number} is {shown(line)}; expected variables, such as (x,y)")
+    if states * len(line) > max(SMALL, GROWTH * lines.size):
+        raise ValueError(f"line {lines.number} has names of variables that are too long for the size of the file")
     variables = decoded(line[1:-1], lines.number).split(",")
     rows: list[Any] = [None] * states
     for line in lines.content():

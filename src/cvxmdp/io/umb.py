@@ -63,7 +63,7 @@ def read(path: Path, discount: float, initial: Any = None) -> MDP:
             index = _index(archive)
         with unpacking(file) as archive:
             members = _members(archive, index)
-        mdp = _choices(index, members).model(discount, initial)
+            mdp = _choices(index, members, archive.most).model(discount, initial)
     return mdp if initial is None else mdp.with_initial(initial)
 
 
@@ -254,6 +254,8 @@ def _members(archive: Archive, index: Index) -> Members:
         raise ValueError("there is no member 'branch-to-target.bin'")
     if len(index.rewards) * index.choices * 8 > archive.most:
         raise ValueError(f"member 'index.json' has {len(index.rewards)} rewards, too many for the size of the file")
+    if index.states * sum(len(variable.name) for variable in index.variables or ()) > archive.most:
+        raise ValueError("member 'index.json' has names of variables that are too long for the size of the file")
     return members
 
 
@@ -289,8 +291,8 @@ def _strings(folder: str, count: int) -> Wanted:
     return {f"{folder}/string-mapping.bin": ("<u8", count + 1, None), f"{folder}/strings.bin": ("u1", None, None)}
 
 
-def _choices(index: Index, members: Members) -> Choices:
-    """Put the arrays together, after checking that they fit."""
+def _choices(index: Index, members: Members, most: int) -> Choices:
+    """Put the arrays together, after checking that they fit; labels may take so many bytes."""
     starts = _starts(members, "state-to-choices.bin", index.states, index.choices)
     indptr = _starts(members, "choice-to-branches.bin", index.choices, index.branches)
     targets = members.pop("branch-to-target.bin")
@@ -307,10 +309,13 @@ def _choices(index: Index, members: Members) -> Choices:
         costs[reward.name] = np.zeros(index.choices) if cost is None else cost
         if (of_state := parts.get("states")) is not None:
             state_costs[reward.name] = of_state
-    labels = {
-        label.name: np.flatnonzero(_truths(members, f"{label.folder}/states/values.bin", index.states))
-        for label in index.propositions
-    }
+    labels = {}
+    for label in index.propositions:  # as numbers, which take 64 times the bytes of the file
+        labels[label.name] = np.flatnonzero(_truths(members, f"{label.folder}/states/values.bin", index.states))
+        if (most := most - labels[label.name].nbytes) < 0:
+            raise ValueError(
+                f"the labels up to {printable(label.name)!r} are of too many states for the size of the file"
+            )
     first = members.pop(FIRST, None)
     name, names = _action_names(index, members)
     matrix = sp.csr_array((probability, targets, indptr), shape=(index.choices, index.states))
