@@ -8,6 +8,7 @@ from typing import Any
 from cvxmdp.io.files import VERSION, Path, blaming, matrix_members, read_archive, take, take_matrix, write_archive
 from cvxmdp.mdp import MDP
 from cvxmdp.names import Numbers
+from cvxmdp.reading import handed_over
 
 KIND = "cvxmdp model"
 
@@ -39,6 +40,8 @@ def read(path: Path, discount: float | None = None, initial: Any = None) -> MDP:
     """Read a model; a discount or a first state that is given replaces the file's."""
     header, arrays = read_archive(path, KIND)
     with blaming(path):
+        for array in arrays.values():
+            handed_over(array)
         mdp = _model(header, arrays)
     mdp = mdp if discount is None else mdp.with_discount(discount)
     return mdp if initial is None else mdp.with_initial(initial)
