@@ -208,6 +208,7 @@ class Parquet(Source):
         with _arrow_errors(pa), self._file:
             for batch in self._file.iter_batches(batch_size=BATCH, columns=self.columns):
                 yield {column: batch.column(column) for column in self.columns}
+        pa.default_memory_pool().release_unused()  # tens of megabytes, before a model is made
 
 
 FILES: dict[str, type[CSV] | type[Parquet]] = {".csv": CSV, ".parquet": Parquet}

@@ -43,6 +43,14 @@ def read(path: Path, discount: float, initial: Any = None) -> MDP:
 def from_table(table: Any, discount: float, initial: Any = None, pair_costs: Any = None) -> MDP:
     """Build a model as :meth:`cvxmdp.MDP.from_table` says."""
     discount = check_discount(discount)
+    state, action, transitions, costs, states, actions = _read(table, pair_costs)
+    with blaming(table) if isinstance(table, (str, os.PathLike)) else nullcontext():
+        mdp = MDP.from_pairs(state, action, transitions, costs, discount, None, states, actions)
+    return mdp if initial is None else mdp.with_initial(initial)
+
+
+def _read(table: Any, pair_costs: Any) -> tuple[Any, ...]:
+    """Return what a model is made of; how names were found is forgotten, which takes as much memory as the names."""
     rows = Rows()
     with open_source("table", table, TRANSITION) as source:
         rows.take(source)
@@ -52,11 +60,7 @@ def from_table(table: Any, discount: float, initial: Any = None, pair_costs: Any
     if pair_costs is not None:
         with open_source("pair_costs", pair_costs, PAIR) as source:
             pairs.costs |= read_pair_costs(source, pairs)
-    with blaming(table) if isinstance(table, (str, os.PathLike)) else nullcontext():
-        mdp = MDP.from_pairs(
-            pairs.state, pairs.action, pairs.transitions, pairs.costs, discount, None, pairs.states, pairs.actions
-        )
-    return mdp if initial is None else mdp.with_initial(initial)
+    return pairs.state, pairs.action, pairs.transitions, pairs.costs, pairs.states, pairs.actions
 
 
 def write(mdp: MDP, path: Path) -> None:
