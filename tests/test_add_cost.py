@@ -25,6 +25,11 @@ def test_states_count_visits(mdp):
     assert list(more.costs) == [*mdp.costs, "there", "there too"]
 
 
+def test_states_may_be_a_set_of_names_or_numbers(mdp):
+    for states in ({"1", "3"}, frozenset({1, 3}), range(1, 4, 2), ["1", "3"], np.array([3, 1])):
+        np.testing.assert_array_equal(mdp.with_cost("x", states=states).costs["x"], np.isin(mdp.state, [1, 3]))
+
+
 def test_labels_count_visits_once(mdp):
     more = mdp.with_cost("low", labels="low").with_cost("either", labels=["low", "odd"]).with_cost("no", labels="none")
     np.testing.assert_array_equal(more.costs["low"], np.isin(mdp.state, [0, 1, 2]))

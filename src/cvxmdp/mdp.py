@@ -7,7 +7,7 @@ actions.  Row ``i`` of the transitions is the distribution of the next state aft
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from numbers import Integral
 from types import MappingProxyType
@@ -555,7 +555,7 @@ class MDP:
             if which in self.states or which not in labels:
                 return np.array([self._state_number(which, what, labels)], dtype=np.int64)
             return labels[which]
-        which = which if np.ndim(which) else [which]
+        which = list(which) if isinstance(which, Set) else which if np.ndim(which) else [which]
         given = np.asarray(which)
         if given.dtype == bool:
             if given.shape != (self.num_states,):
