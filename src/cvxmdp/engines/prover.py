@@ -21,6 +21,7 @@ from cvxmdp.engines.exact import EPS, FINE, NEGLIGIBLE, Exact, Visits
 from cvxmdp.engines.presolve import Unconstrained, policy_iteration
 from cvxmdp.mdp import MDP, Array, Indices
 from cvxmdp.policy import Policy, policy_from_occupancy
+from cvxmdp.ranks.scattered import as_array
 
 EXACTNESS = (1.0, 1e-6)
 """How exactly, relative to the tolerance, visits are found: first, and where that is not enough."""
@@ -182,7 +183,7 @@ class Prover:
         bound = Bound(list(duals), priced.V, priced.bound - top - rounding, priced.pairs)
         if rounding <= ROUNDING_SHARE * wanted or not np.isfinite(top):
             return bound
-        u, fine_top, _ = self.blocks.normals([np.asarray(dual, dtype=FINE) for dual in duals])
+        u, fine_top, _ = self.blocks.normals([as_array(dual, FINE) for dual in duals])
         value, V = self.exact.bound(c, u, fine_top, self.blocks.magnitudes(duals), priced.last, NEGLIGIBLE * wanted)
         value -= RESERVE * wanted
         return bound if bound.value >= value else Bound(list(duals), V, value, priced.pairs)

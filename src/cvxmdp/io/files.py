@@ -12,8 +12,9 @@ import os
 import secrets
 import shutil
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import IO, Any, NoReturn
 
 import numpy as np
@@ -98,6 +99,16 @@ def write_archive(path: Path, header: Mapping[str, Any], arrays: Mapping[str, An
             file.seek(0)
             file.truncate()
             np.savez(file, allow_pickle=False, **members)
+
+
+def write_members(path: Path, header: Mapping[str, Any], members: Iterable[tuple[str, Any]]) -> None:
+    """Write an archive like :func:`write_archive`, one array after the other as they come, without compressing them."""
+    text = json.dumps({"version": VERSION, **header}, allow_nan=False)
+    first = ("header", np.frombuffer(text.encode(), dtype=np.uint8))
+    with write_atomically(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in chain([first], members):
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
 
 
 def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -22,6 +22,7 @@ from cvxmdp.io.restore import restore_constraint, restore_term
 from cvxmdp.names import Numbers
 from cvxmdp.policy import Policy
 from cvxmdp.problem import Problem
+from cvxmdp.ranks.scattered import as_array
 from cvxmdp.solution import COMPROMISES, UNFINISHED, Asked, Infeasibility, Relaxation, Solution, Stats
 from cvxmdp.status import Progress, Status
 
@@ -37,13 +38,25 @@ Parts = tuple[dict[str, Any], dict[str, Any]]
 
 def save_solution(solution: Solution, path: Path) -> None:
     """Write a solution with its evidence."""
-    write_archive(path, *solution_parts(solution, solution.asked))
+    header, arrays = solution_parts(solution, solution.asked)
+    mdp = None if solution.problem is None else solution.problem.mdp
+    if mdp is None or mdp.world is None:
+        write_archive(path, header, arrays)
+        return
+    from cvxmdp.ranks.files import write_together
+    from cvxmdp.ranks.model import state_numbers
+
+    write_together(mdp, path, header, {**arrays, "state": state_numbers(mdp)})
 
 
 def check_solution(solution: Solution, problem: Problem, tolerance: float) -> Report:
     """Let the verifier recompute everything a solution says of a problem; raise CertificateError where it refuses."""
     from cvxmdp_verifier import Refused, verify
 
+    if problem.mdp.world is not None:
+        raise ValueError(
+            "on several ranks nothing is checked again; save the solution, and check it in one place: cvxmdp check"
+        )
     asked = problem.asked()
     sets: dict[str, Any] = {c.name: c.given() for c in problem.constraints if isinstance(c, Custom)}
     terms = {t.name: (t.value, t.prox) for t in problem.terms if t.stated()[0]["kind"] == "custom"}
@@ -87,8 +100,8 @@ def solution_parts(solution: Solution, asked: Asked) -> Parts:
         "cost": asked.cost,
     }
     names = asked.names[: len(asked.limits)]
-    arrays |= {f"level:{i}": np.asarray(solution.levels[name]) for i, name in enumerate(names)}
-    arrays |= {f"price:{i}": np.asarray(solution.prices[name]) for i, name in enumerate(names)}
+    arrays |= {f"level:{i}": as_array(solution.levels[name]) for i, name in enumerate(names)}
+    arrays |= {f"price:{i}": as_array(solution.prices[name]) for i, name in enumerate(names)}
     for what, blocks, first in (("limit", asked.limits, 0), ("term", asked.terms, len(asked.limits))):
         header[f"{what}s"] = []
         for i, block in enumerate(blocks):
@@ -102,7 +115,7 @@ def solution_parts(solution: Solution, asked: Asked) -> Parts:
         arrays |= {f"{name}:visits": witness.visits, f"{name}:visits_error": witness.error}
     for name, proof in evidence.proofs.items():
         arrays |= {f"{name}:potential": proof.potential}
-        arrays |= {f"{name}:dual:{i}": np.asarray(dual) for i, dual in enumerate(proof.duals)}
+        arrays |= {f"{name}:dual:{i}": as_array(dual) for i, dual in enumerate(proof.duals)}
     if solution.infeasibility is not None:
         header["infeasibility"] = _conflict(solution.infeasibility, evidence)
         if evidence.displacements is not None:

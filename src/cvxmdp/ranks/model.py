@@ -13,7 +13,8 @@ import scipy.sparse as sp
 from cvxmdp.mdp import MDP, Array, Indices
 from cvxmdp.names import Numbers, read_names
 from cvxmdp.ranks.halo import Halo
-from cvxmdp.ranks.scattered import Scattered
+from cvxmdp.ranks.rows import SparseRows
+from cvxmdp.ranks.scattered import Scattered, as_parts_of, part_of
 from cvxmdp.ranks.world import Ranks, world_of
 from cvxmdp.reading import (
     SUM_TOLERANCE,
@@ -237,7 +238,7 @@ def _arranged(mdp: MDP, world: Ranks, parts: Any) -> tuple[Indices, Indices]:
     return np.argsort(given, kind="stable"), np.searchsorted(np.sort(given), np.arange(world.size + 1))
 
 
-def gather(mdp: MDP, scattered: Any, to_all: bool = False) -> Array | None:
+def gather(mdp: MDP, scattered: Any, to_all: bool = False) -> Any:
     """Return a vector over states or pairs as one array in the user's order, on rank 0 or on all ranks.
 
     Parameters
@@ -245,20 +246,31 @@ def gather(mdp: MDP, scattered: Any, to_all: bool = False) -> Array | None:
     mdp : MDP
         The model in parts.
     scattered : array
-        As solutions of it have them.
+        As solutions of it have them; also rows of such vectors.  What all ranks have comes back as it is.
     to_all : bool
         Whether all ranks get it; else the others get None.
     """
-    if not isinstance(scattered, Scattered):
-        return np.asarray(scattered)
-    world, block = scattered.world, mdp.transitions
-    assert isinstance(world, Ranks)
+    if not isinstance(scattered, (Scattered, SparseRows)):
+        return scattered
+    world, block = mdp.world, mdp.transitions
     collect = world.comm.allgather if to_all else world.comm.gather
-    parts = collect(scattered.local)
-    numbers = collect(block.states if scattered.shape[0] == mdp.num_states != mdp.num_pairs else block.pairs)
+    of_states = scattered.count == mdp.num_states != mdp.num_pairs
+    parts, numbers = collect(scattered.local), collect(block.states if of_states else block.pairs)
     if parts is None:
         return None
-    whole = np.empty(scattered.shape, dtype=scattered.dtype)
+    if isinstance(scattered, SparseRows):
+        order = np.concatenate([np.arange(mdp.num_pairs)[own] for own in numbers])
+        return sp.csr_array(sp.hstack(parts, format="csr")[:, np.argsort(order)])
+    shape = list(scattered.local.shape)
+    shape[scattered.axis] = scattered.count
+    whole = np.empty(shape, dtype=scattered.dtype)
     for own, part in zip(numbers, parts, strict=True):
-        whole[own] = part
-    return whole
+        whole[(slice(None),) * scattered.axis + (own,)] = part
+    return whole if scattered.tail is None else np.append(whole, scattered.tail)
+
+
+def state_numbers(mdp: MDP) -> Any:
+    """Return the user's number of each pair's state."""
+    block, owner = mdp.transitions, part_of(mdp.state)
+    own = np.arange(mdp.num_states)[block.states] if isinstance(block.states, slice) else block.states
+    return as_parts_of(mdp.state, own[owner])
