@@ -39,12 +39,13 @@ from cvxmdp.io.solution import load_solution
 from cvxmdp.mdp import MDP, Evaluation
 from cvxmdp.objectives import KL, ConvexTerm, Distance, NegativeEntropy
 from cvxmdp.policy import Policy
+from cvxmdp.prices import PriceRange
 from cvxmdp.problem import Problem
 from cvxmdp.review import Review
 from cvxmdp.simulate import Simulation
 from cvxmdp.solution import Infeasibility, Relaxation, Solution, Stats
 from cvxmdp.status import Progress, Status
-from cvxmdp.sweep import Pareto, PriceRange, Range, Sweep
+from cvxmdp.sweep import Pareto, Range, Sweep
 
 __version__ = "0.1.0"
 

@@ -37,13 +37,13 @@ class Vertex:
 
 @dataclass(eq=False)
 class Hull:
-    """Points of the hull, in the order of what they use; edges that are proven, by the numbers of their ends."""
+    """Points of the hull, in the order of what they use; the edges that were looked at, by their ends."""
 
     dynamics: Dynamics
     c: Array
     r: Array
     points: list[Vertex] = field(default_factory=list)
-    edges: dict[tuple[float, float], tuple[float, Unconstrained, float]] = field(default_factory=dict)
+    edges: dict[tuple[Vertex, Vertex], tuple[float, Unconstrained, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Find both ends: the policy that uses least, and the cheapest."""
@@ -76,27 +76,36 @@ class Hull:
                 return d, price, best.V
         return None
 
+    def ends(self) -> tuple[float, float]:
+        """Return the least that any policy uses, and the least that the cheapest use."""
+        while len(self.points) < MOST_VERTICES:
+            p, q = self.points[-2:]
+            if self._exact(p, q) or not self._split(p, q):
+                break
+        used = self._corners()[:, 0]
+        return float(used[0]), float(used[-1])
+
     def piece(self, limit: float) -> tuple[float, float, Array] | None:
         """Return where the edge that a limit lies on begins and ends, and the prices before, on and after it.
 
-        Beginning and end are the limit itself where it is a corner.  None where it is not between corners, or there are
-        too many of them.
+        Beginning and end are the limit itself where it is a corner; beyond the last corner the price is zero.  None
+        where no policy uses as little, or there are too many corners.
         """
         near = ON_A_LINE * (abs(self.points[0].used) + abs(self.points[-1].used))
         while len(self.points) < MOST_VERTICES:
             used, cost = self._corners().T
             k = int(np.searchsorted(used, limit - near))  # the first corner that is not before the limit
-            if not 0 < k < used.size:
+            at = k < used.size and bool(used[k] - limit <= near)
+            if k == 0 and not at:
                 return None
-            at = bool(used[k] - limit <= near)
             low, high = used[max(k - 1 if at else k - 2, 0)], used[min(k + 1, used.size - 1)]
             around = [point for point in self.points if low <= point.used <= high]
             if any([not self._exact(p, q) and self._split(p, q) for p, q in pairwise(around)]):
                 continue
-            prices = np.concatenate([[np.nan], -np.diff(cost) / np.diff(used), [0.0]])
+            prices = np.concatenate([[np.nan], -np.diff(cost) / np.diff(used), [0.0, 0.0]])
             if at:
                 return limit, limit, prices[[k, k, k + 1]]
-            return float(used[k - 1]), float(used[k]), prices[k - 1 : k + 2]
+            return float(used[k - 1]), float(used[k]) if k < used.size else np.inf, prices[k - 1 : k + 2]
         return None
 
     def vertices(self) -> Array:
@@ -117,18 +126,20 @@ class Hull:
 
     def _edge(self, p: Vertex, q: Vertex) -> tuple[float, Unconstrained, float]:
         """Return the price of a chord, the best policy for it, and how far that is below the chord."""
-        key = (p.used, q.used)
-        if key not in self.edges:
+        if (p, q) not in self.edges:
             price = max((p.cost - q.cost) / (q.used - p.used), 0.0) if q.used > p.used else 0.0
             found = policy_iteration(self.dynamics, self.c + price * self.r, q.V)
-            self.edges[key] = (price, found, p.cost + price * p.used - found.bound)
-        return self.edges[key]
+            self.edges[p, q] = (price, found, p.cost + price * p.used - found.bound)
+        return self.edges[p, q]
 
     def _split(self, p: Vertex, q: Vertex) -> bool:
         """Put the best policy for the price of a chord between its ends; say whether it is another one."""
         _, found, _ = self._edge(p, q)
         new = self._vertex(found)
         near = ON_A_LINE * (abs(p.used) + abs(q.used))
+        if p is self.points[0] and new.used <= p.used + near and new.cost < p.cost - ON_A_LINE * abs(p.cost):
+            self.points[0] = new  # of policies that use least, a cheaper one
+            return True
         if not p.used + near < new.used < q.used - near:
             return False
         self._add(new)

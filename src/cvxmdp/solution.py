@@ -15,8 +15,8 @@ from cvxmdp.policy import Policy
 from cvxmdp.status import Progress, Status
 
 if TYPE_CHECKING:
+    from cvxmdp.prices import PriceRange
     from cvxmdp.problem import Problem
-    from cvxmdp.sweep import PriceRange
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,7 +296,7 @@ class Solution:
         problem : Problem, optional
             What was solved, for a solution from a file.
         """
-        from cvxmdp.sweep import price_ranges
+        from cvxmdp.prices import price_ranges
 
         return price_ranges(self, self.of(problem))
 

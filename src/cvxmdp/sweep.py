@@ -1,4 +1,4 @@
-"""One limit in many places: sweeps, trade-offs, where a limit binds, and from where to where its price holds.
+"""One limit in many places: sweeps, trade-offs, and where a limit binds.
 
 The least cost is a convex function of a limit.  Between two limits at which it is known, a mixture of the two
 occupancies obeys and costs what the chord says; the duals of either are a line below the function.  Where chord and
@@ -34,10 +34,6 @@ from cvxmdp.status import Status
 
 log = logging.getLogger("cvxmdp")
 
-MOST_STEPS = 50
-"""Lines that are intersected before the end of a price's range is given up: a handful is usual."""
-APART = 1e-6
-"""Limits nearer than this share of their range are the same: it is what a solve tells apart."""
 WIDTH = 80
 """Columns of a terminal."""
 
@@ -192,33 +188,6 @@ class Range:
         )
 
 
-@dataclass(frozen=True)
-class PriceRange:
-    """From where to where a price holds.
-
-    Attributes
-    ----------
-    price : float
-        The change of the optimum for each unit of the limit.
-    low, high : float
-        The limits between which it holds; equal where the optimum bends at the limit or everywhere.
-    left, right : float
-        The prices below ``low`` and above ``high``; NaN below the last limit that a policy obeys.
-    """
-
-    price: float
-    low: float
-    high: float
-    left: float
-    right: float
-
-    def __str__(self) -> str:
-        return (
-            f"price {self.price:.6g} from {self.low:.6g} to {self.high:.6g}; {self.left:.6g} below, "
-            f"{self.right:.6g} above"
-        )
-
-
 @dataclass(eq=False)
 class Limited:
     """A problem with one limit that moves."""
@@ -264,8 +233,7 @@ class Limited:
             up, low = float(arrays["upper"][0]), float(arrays["lower"][0])
             if np.isfinite(up) == np.isfinite(low):
                 return None
-            each = self.limit.total or 1.0
-            return (up * each, 1) if np.isfinite(up) else (low * each, -1)
+            return (up * self.each, 1) if np.isfinite(up) else (low * self.each, -1)
         if words["kind"] == "entropic":
             return -words["sign"] * words["bound"], -words["sign"]
         for key in ("radius", "at_most"):
@@ -279,12 +247,16 @@ class Limited:
         assert self.number is not None
         return self.number[1]
 
+    @property
+    def each(self) -> float:
+        """The limit in the user's unit for each unit per step."""
+        return self.limit.total or 1.0
+
     def at(self, value: float) -> Problem:
         """Return the problem with the limit moved."""
         assert self.number is not None
         now, way = self.number
-        each = self.limit.total or 1.0
-        moved = self.limit.relaxed(way * (value - now) / each) if value != now else self.limit
+        moved = self.limit.relaxed(way * (value - now) / self.each) if value != now else self.limit
         moved.name, moved.total = self.limit.name, self.limit.total
         constraints = list(self.problem.constraints)
         constraints[self.place] = moved
@@ -304,7 +276,7 @@ class Limited:
     def hull(self) -> Hull | None:
         """The trade-off by policies, where this limit is one row and the only one."""
         problem, side = self.problem, self.limit.one_sided()
-        if side is None or problem.terms or self.others or self.limit.total is not None:
+        if side is None or problem.terms or self.others:
             return None
         return Hull(problem.mdp.dynamics(), problem.cost, side[1] * side[0])
 
@@ -313,11 +285,49 @@ class Limited:
         """What is asked for."""
         return float(self.options.get("tolerance", 1e-6))
 
-    def best(self, value: float) -> tuple[float, float]:
-        """Return the least cost at a value of the limit, and its slope there, in the sense of a minimum."""
-        solution = self.solve(value)
-        sign = -1.0 if self.problem.sense == "maximize" else 1.0
-        return sign * solution.value, sign * float(np.ravel(solution.prices[self.limit.name])[0])
+    @cached_property
+    def without(self) -> Solution:
+        """The answer without this limit."""
+        free = self._solved(self.problem.with_limits(self.others))
+        if free.status is Status.INFEASIBLE:
+            said = ", ".join(map(repr, free.violations))
+            raise ValueError(f"no policy obeys the other limits, whatever {self.limit.name!r} is: {said}")
+        return free
+
+    @cached_property
+    def tightest(self) -> float:
+        """The value of the limit beyond which no policy obeys."""
+        return self.least_needed(self.others, None)
+
+    def needed(self, d: Array) -> float:
+        """Return the value of the limit that an occupancy just obeys."""
+        return float(np.ravel(self.limit.level(d))[0]) * self.each
+
+    def least_needed(self, others: Sequence[Constraint], start: Solution | None) -> float:
+        """Return the tightest value that some policy obeys beside other limits; NaN where it was not found."""
+        side = self.limit.one_sided()
+        if side is not None:
+            least = self.problem.with_limits(others, side[0] * side[1])
+            least.sense = "minimize"
+            found = self._solved(least, warm_start=start)
+            return float("nan") if found.status is Status.INFEASIBLE else side[0] * found.value * self.each
+        # A value that is impossible, or the end of all values, and what it would have to become.
+        words, arrays = self.limit.stated()
+        beyond = 0.0
+        if words["kind"] == "entropic" and words["sign"] > 0:
+            beyond = 1.001 * float(np.log(max(arrays["reference"].size, 2))) + 1.0
+        elif words["kind"] == "ellipsoid":
+            beyond = float(np.min(arrays["cost"])) - 0.01 * (1.0 + float(np.max(np.abs(arrays["cost"]))))
+        limit = self.at(beyond).constraints[self.place]
+        tried = self._solved(self.problem.with_limits([*others, limit]), explain=True)
+        if tried.infeasibility is None:
+            obeys = all(limit.relative(tried.occupancy) <= self.tolerance for limit in (*others, limit))
+            return beyond if obeys else float("nan")
+        amount = tried.infeasibility.relax[limit.name].amount
+        return float("nan") if amount is None else beyond + self.looser * amount
+
+    def _solved(self, problem: Problem, **options: Any) -> Solution:
+        return _heed(problem.solve(**{"explain": False, **self.options, **options}))
 
 
 @interrupts.flagged()
@@ -328,10 +338,6 @@ def sweep(problem: Problem, limit: Any, values: Any, options: Mapping[str, Any])
         raise ValueError(f"values must be a list of finite numbers, at least one; they have shape {limits.shape}")
     swept = Limited.of(problem, limit, options)
     return Sweep(swept.limit.name, *_solved(swept, limits), problem.objective)
-
-
-def _solve(problem: Problem, **options: Any) -> Solution:
-    return _heed(problem.solve(**options))
 
 
 def _heed(solution: Solution) -> Solution:
@@ -361,7 +367,7 @@ def _by_hull(swept: Limited, order: Array, told: _Told) -> None:
     hull = swept.hull
     assert hull is not None
     for value in map(float, order):
-        found = hull.at(swept.looser * value, swept.tolerance)
+        found = hull.at(swept.looser * value / swept.each, swept.tolerance)
         if found is not None:
             d, price, potential = found
             duals = [np.array([swept.looser * price])]
@@ -426,136 +432,21 @@ def pareto(problem: Problem, first: str, second: str, points: int, options: Mapp
 def limit_range(problem: Problem, limit: str, options: Mapping[str, Any]) -> Range:
     """See :meth:`cvxmdp.Problem.range`."""
     swept = Limited.of(problem, limit, options)
-    options = {"explain": False} | dict(options)
-    without = _solve(swept.problem.with_limits(swept.others), **options)
-    if without.status is Status.INFEASIBLE:
-        raise ValueError(f"no policy obeys the other limits, whatever {limit!r} is: {', '.join(without.violations)}")
-    way, each = swept.looser, swept.limit.total or 1.0
-    side = swept.limit.one_sided()
-    if side is None:
-        return Range(limit, *_curved_range(swept, without), "higher" if way > 0 else "lower")
-    row = side[0] * side[1]
-    least = swept.problem.with_limits(swept.others, row)
-    least.sense = "minimize"
-    tight = _solve(least, **options).value
-    # Of the policies that are best without the limit, the one that uses least of it.
-    level = float(row @ without.occupancy)
+    way, looser = swept.looser, "higher" if swept.looser > 0 else "lower"
+    if swept.hull is not None:
+        tightest, loosest = (way * swept.each * end for end in swept.hull.ends())
+        return Range(limit, tightest, loosest, looser)
+    free = swept.without
+    tightest, loosest = swept.tightest, swept.needed(free.occupancy)
     if not swept.problem.terms:
+        # Of the policies that are best without the limit, the one that needs least of it.
         sign = -1.0 if swept.problem.sense == "maximize" else 1.0
-        scale = float(np.abs(problem.cost) @ without.occupancy)
-        as_good = Budget(problem.cost, at_most=sign * without.value + swept.tolerance * scale, name=f"{limit}: as good")
-        thrifty = swept.problem.with_limits([*swept.others, as_good.bind(problem.mdp)], row)
-        thrifty.sense = "minimize"
-        found = _solve(thrifty, warm_start=without, **options)
-        level = min(level, found.value) if found.status is Status.OPTIMAL else level
-    return Range(limit, way * tight * each, way * max(level, tight) * each, "higher" if way > 0 else "lower")
-
-
-def _curved_range(swept: Limited, without: Solution) -> tuple[float, float]:
-    """Return the tightest limit, as what an impossible one would have to become, and the one that is used freely."""
-    loosest = float(np.ravel(swept.limit.level(without.occupancy))[0])
-    words, arrays = swept.limit.stated()
-    if words["kind"] == "entropic" and words["sign"] > 0:
-        impossible = 1.001 * float(np.log(max(arrays["reference"].size, 2))) + 1.0
-    elif words["kind"] == "ellipsoid":
-        impossible = float(np.min(arrays["cost"])) - 0.01 * (1.0 + float(np.max(np.abs(arrays["cost"]))))
-    else:
-        impossible = 0.0
-    options = {**swept.options, "explain": True}
-    tried = _solve(swept.at(impossible), **options)
-    if tried.status is not Status.INFEASIBLE or tried.infeasibility is None:
-        return impossible, loosest
-    amount = tried.infeasibility.relax[swept.limit.name].amount
-    if amount is None or np.isnan(amount):
-        return float("nan"), loosest
-    return impossible + swept.looser * amount, loosest
-
-
-@interrupts.flagged()
-def price_ranges(solution: Solution, problem: Problem) -> dict[str, PriceRange]:
-    """See :meth:`cvxmdp.Solution.price_ranges`."""
-    if solution.status is not Status.OPTIMAL:
-        raise ValueError(f"the solution is {solution.status.name}; prices are known of optimal ones")
-    flat = not problem.terms and all(constraint.flat for constraint in problem.constraints)
-    found = {}
-    for place, constraint in enumerate(problem.constraints):
-        limited = Limited(problem, place, {"tolerance": solution.tolerance})
-        if limited.number is None:
-            continue
-        now, price = limited.number[0], float(np.ravel(solution.prices[constraint.name])[0])
-        limited.known[now] = solution
-        if flat:
-            found[constraint.name] = _price_range(limited, now, price)
-        else:
-            found[constraint.name] = PriceRange(price, now, now, price, price)
-    return found
-
-
-def _price_range(limited: Limited, now: float, price: float) -> PriceRange:
-    """Find both ends of the piece of a convex polygon that the limit lies on."""
-    ends = limit_range(limited.problem, limited.limit.name, limited.options)
-    way = limited.looser
-    tight, loose = ends.tightest, ends.loosest
-    span = abs(loose - tight) or 1.0
-    sign = -1.0 if limited.problem.sense == "maximize" else 1.0
-    here, scale = sign * limited.known[now].value, limited.tolerance * _scale(limited.known[now])
-    if way * (now - loose) >= -APART * span:  # it does not bind
-        last = _slope_beside(limited, loose, -way, span)
-        return PriceRange(0.0, *((loose, np.inf) if way > 0 else (-np.inf, loose)), *((sign * last, 0.0)[::way]))
-    if limited.hull is not None and (piece := limited.hull.piece(way * now)) is not None:
-        low, high = (way * piece[0], way * piece[1])[::way]
-        left, on, right = (0.0 - sign * way * piece[2])[::way].tolist()
-        return PriceRange(price if low == high else on, low, high, left, right)
-    inner, slope_in = _end(limited, now, here, sign * price, tight, span, scale)
-    outer, slope_out = _end(limited, now, here, sign * price, loose, span, scale)
-    low, high, left, right = inner, outer, slope_in, slope_out
-    if way < 0:
-        low, high, left, right = outer, inner, slope_out, slope_in
-    if abs(low - now) <= APART * span and abs(high - now) <= APART * span:
-        low = high = now
-    return PriceRange(price, low, high, sign * left, sign * right)
-
-
-def _end(
-    limited: Limited, now: float, here: float, slope: float, far: float, span: float, slack: float
-) -> tuple[float, float]:
-    """Return how far towards ``far`` a line holds, and the slope beyond; lines of points beyond are intersected."""
-    each = limited.limit.total or 1.0
-    at, beyond = far, float("nan")
-    inward = far == limit_tight(limited, now, far)
-    for _ in range(MOST_STEPS):
-        if abs(at - now) <= APART * span:
-            return now, beyond
-        value, steep = limited.best(at)
-        if value - (here + slope * (at - now) / each) <= 4 * slack + 1e-12 * abs(here):
-            break
-        if at == far:
-            # At the ends of the range a line may be vertical or flat: its slope is that towards the inside.
-            steep = 0.0 if not inward else _slope_beside(limited, far, limited.looser, span)
-        if abs(steep - slope) <= 1e-9 * (abs(steep) + abs(slope)):
-            break
-        beyond = steep
-        crossing = now + (value - here - steep * (at - now) / each) * each / (slope - steep)
-        if not min(now, at) < crossing < max(now, at):
-            break
-        at = crossing
-    if at == far:
-        return far, float("nan") if inward else 0.0
-    return at, beyond
-
-
-def limit_tight(limited: Limited, now: float, far: float) -> float:
-    """Return ``far`` if it is tighter than ``now``."""
-    return far if limited.looser * (far - now) < 0 else float("nan")
-
-
-def _slope_beside(limited: Limited, at: float, way: int, span: float) -> float:
-    """Return the slope of the least cost a little to one side of a limit."""
-    return limited.best(at + way * 1e-3 * span)[1]
-
-
-def _scale(solution: Solution) -> float:
-    return float(np.abs(solution.asked.cost) @ solution.occupancy)
+        scale = float(np.abs(problem.cost) @ free.occupancy)
+        as_good = Budget(problem.cost, at_most=sign * free.value + swept.tolerance * scale, name=f"{limit}: as good")
+        thrifty = swept.least_needed([*swept.others, as_good.bind(problem.mdp)], free)
+        loosest = loosest if np.isnan(thrifty) else way * min(way * loosest, way * thrifty)
+    loosest = loosest if np.isnan(tightest) else way * max(way * loosest, way * tightest)
+    return Range(limit, tightest, loosest, looser)
 
 
 class _Told:

@@ -15,10 +15,11 @@ from cvxmdp.report.facts import limit_facts, proof_words
 if TYPE_CHECKING:
     from cvxmdp.examine import Examination
     from cvxmdp.policy import Policy
+    from cvxmdp.prices import PriceRange
     from cvxmdp.review import Review
     from cvxmdp.simulate import Simulation
     from cvxmdp.solution import Infeasibility, Solution
-    from cvxmdp.sweep import PriceRange, Sweep
+    from cvxmdp.sweep import Sweep
 
 
 def echo_json(result: Mapping[str, Any]) -> None:

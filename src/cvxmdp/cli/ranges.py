@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from cvxmdp.status import Status
 
 if TYPE_CHECKING:
+    from cvxmdp.prices import PriceRange
     from cvxmdp.problem import Problem
     from cvxmdp.solution import Solution
-    from cvxmdp.sweep import PriceRange
 
 
 def known_ranges(problem: Problem, solution: Solution, options: Mapping[str, Any]) -> Mapping[str, PriceRange]:

@@ -38,9 +38,10 @@ from cvxmdp.status import Status
 
 if TYPE_CHECKING:
     from cvxmdp.mdp import MDP
+    from cvxmdp.prices import PriceRange
     from cvxmdp.problem import Problem
     from cvxmdp.solution import Solution
-    from cvxmdp.sweep import PriceRange, Sweep
+    from cvxmdp.sweep import Sweep
 
 ROWS = 20
 """Rows of a table of states."""
