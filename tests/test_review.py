@@ -72,3 +72,10 @@ def test_what_is_maximized_and_what_nothing_obeys():
     assert not none.obeys
     assert np.isnan(none.behind)
     assert "no policy obeys every limit" in " ".join(str(none).split())
+
+
+def test_where_a_limit_is_a_total_costs_are_shown_in_both_units():
+    found = cm.Problem(MDP, "time", [cm.Budget("collision", at_most=0.1, per="episode")]).check(EVEN)
+    for name, cost in found.costs.items():
+        assert f"  {name}: {cost:.8g} per step, {cost / (1 - MDP.discount):.8g} in total\n" in str(found)
+    assert "in total" not in str(cm.Problem(MDP, "time", [cm.Budget("collision", at_most=0.1)]).check(EVEN))

@@ -287,3 +287,21 @@ def test_ctrl_c_between_solves_keeps_the_points_that_are_done(monkeypatch):
     swept = problem.sweep("collision", [1e-6, 2e-6, 3e-6, 4e-6])
     assert swept.limits.tolist() == [3e-6, 4e-6]
     assert [status.name for status in swept.statuses] == ["OPTIMAL", "OPTIMAL"]
+
+
+def test_an_entropy_binds_from_what_the_most_random_of_the_best_policies_has():
+    """A past bug: of the policies that are best without the limit one was taken, though others obey more of it."""
+    step = np.ones((1, 3, 3)) / 3
+    mdp = cm.MDP([step[0]] * 2, {"cost": [[1.0, 1.0], [1.0, 2.0], [1.0, 2.0]]}, discount=0.9, initial=[1 / 3] * 3)
+    found = cm.Problem(mdp, "cost", [cm.Entropy(at_least=1.0)]).range("entropy")
+    # Each state has a third of the visits; in the first, both actions are best, in the others one is.
+    assert found.loosest == pytest.approx(np.log(3) + np.log(2) / 3, abs=1e-3)
+    assert found.tightest == pytest.approx(np.log(6), rel=1e-6)
+
+
+def test_a_limit_that_never_binds_says_so():
+    mdp = cm.worlds.gridworld(size=4)
+    found = cm.Problem(mdp, "time").range("time")
+    assert found.tightest == pytest.approx(found.loosest, rel=1e-9)
+    same = cm.Range("time", 0.25, 0.25, "higher")
+    assert str(same) == "time never binds: below 0.25 no policy obeys, and from there on the limit costs nothing"

@@ -18,13 +18,14 @@ from cvxmdp.status import Status
 from cvxmdp.sweep import Limited
 
 SHARP = 1e-9
-"""Relative tolerance of the solves that lines come from: what an ordinary one leaves open hides small corners."""
+"""Relative tolerance of the solves that lines come from: what an ordinary one leaves open hides small corners.  That of
+the solution where rounding does not let solves get as far."""
 MOST_STEPS = 50
 """Lines that are intersected before the end of a price's range is given up: a handful is usual."""
-APART = 1e-6
-"""Limits nearer than this share of their range are the same: it is what a solve tells apart."""
-BESIDE = 1000
-"""Times that a solve is beside a corner, where the next corner is not as near: slopes are the sharper, the farther."""
+APART = 1000.0
+"""Times the tolerance of solves: limits nearer than this share of their range are the same."""
+BESIDE = 1e-3
+"""Share of the range that a solve is beside a corner, where the next is not as near: far slopes are sharper."""
 SLACK = 4.0
 """Times their tolerance within which a point of one solve is on the line of another: values and limits are both off."""
 
@@ -77,8 +78,11 @@ def price_ranges(solution: Solution, problem: Problem) -> dict[str, PriceRange]:
             found[constraint.name] = PriceRange(price, now, now, price, price)
         elif (by_policies := _by_policies(limited, now, price)) is not None:
             found[constraint.name] = by_policies
-        elif (by_solves := _Polygon(limited, now).range(price)) is not None:
-            found[constraint.name] = by_solves
+        else:
+            for tolerance in sorted({SHARP, solution.tolerance}):
+                if (by_solves := _Polygon(limited, now, tolerance).range(price)) is not None:
+                    found[constraint.name] = by_solves
+                    break
     return found
 
 
@@ -114,14 +118,16 @@ class _Line:
 class _Polygon:
     """The least cost as a function of one limit x: in the sense of a minimum, per step, and so that more is looser."""
 
-    def __init__(self, limited: Limited, now: float) -> None:
+    def __init__(self, limited: Limited, now: float, tolerance: float) -> None:
         self._limited, self._way = limited, limited.looser
         self._sign = -1.0 if limited.problem.sense == "maximize" else 1.0
-        self._sharp = Limited(limited.problem, limited.place, {"tolerance": SHARP})
+        self._tolerance = tolerance
+        self._sharp = Limited(limited.problem, limited.place, {"tolerance": tolerance})
         self._now, self._tightest = self._x(now), self._x(self._sharp.tightest)
         free = self._sharp.without
         needed = self._x(limited.needed(free.occupancy))
-        self._near = APART * (max(needed, self._now) - min(self._tightest, self._now) or abs(self._now) or 1.0)
+        self._span = max(needed, self._now) - min(self._tightest, self._now) or abs(self._now) or 1.0
+        self._near = APART * tolerance * self._span
         self._floor = _Line(np.inf, self._sign * free.value, 0.0)
         self._size = float(np.abs(free.asked.cost) @ free.occupancy)
 
@@ -130,7 +136,7 @@ class _Polygon:
         here, inner = self._line(self._now), self._line(self._tightest + self._near)
         if here is None or inner is None:
             return None
-        self._slack = SLACK * SHARP * (self._size + abs(here.value) + abs(here.slope * here.at))
+        self._slack = SLACK * self._tolerance * (self._size + abs(here.value) + abs(here.slope * here.at))
         binds = here.value > self._floor.value + self._slack
         if not binds:
             here = _Line(here.at, self._floor.value, 0.0)
@@ -173,7 +179,7 @@ class _Polygon:
         """Return the slope beyond a corner; a solve at the corner itself has any slope between those at its sides."""
         if abs(line.at - at) > self._near:
             return line.slope
-        for step in (way * BESIDE * self._near, way * self._near):
+        for step in (way * BESIDE * self._span, way * self._near):
             beside = self._line(at + step) if at + step > self._tightest else None
             if beside is not None and beside(at) >= line(at) - self._slack:
                 return beside.slope

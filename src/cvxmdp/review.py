@@ -62,7 +62,10 @@ class Review:
             best = f"no policy that obeys is better than {self.bound:.8g}"
             best += f", so it is at most {self.behind:.3g} behind" if self.obeys else ""
         lines = [f"{'It obeys every limit' if self.obeys else 'It exceeds a limit'}; value {self.value:.8g}; {best}."]
-        lines += [f"  {printable(name)}: {cost:.8g}" for name, cost in self.costs.items()]
+        total = next(iter(self.totals.values()), None)
+        for name, cost in self.costs.items():
+            both = "" if total is None else f" per step, {cost * total:.8g} in total"
+            lines.append(f"  {printable(name)}: {cost:.8g}{both}")
         for name, excess in self.violations.items():
             level = self.levels[name]
             each = self.totals.get(name, 1.0)

@@ -291,6 +291,8 @@ class Solution:
     def price_ranges(self, problem: Problem | None = None) -> dict[str, PriceRange]:
         """Return, for each limit that has one number, from where to where its price holds, and the prices beyond.
 
+        It takes some more solves.  A limit is left out where rounding does not let them tell.
+
         Parameters
         ----------
         problem : Problem, optional

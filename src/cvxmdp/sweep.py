@@ -181,7 +181,12 @@ class Range:
     looser: str
 
     def __str__(self) -> str:
-        tight, loose = ("below", "above") if self.looser == "higher" else ("above", "below")
+        tight, free = ("below", "above") if self.looser == "higher" else ("above", "below")
+        if self.tightest == self.loosest:
+            return (
+                f"{printable(self.name)} never binds: {tight} {self.tightest + 0.0:.6g} no policy obeys, and from "
+                "there on the limit costs nothing"
+            )
         return (
             f"{printable(self.name)} binds between {self.tightest + 0.0:.6g} and {self.loosest + 0.0:.6g}: {tight} the "
             f"first no policy obeys, {loose} the second the limit costs nothing"
@@ -311,11 +316,11 @@ class Limited:
             least.sense = "minimize"
             found = self._solved(least, warm_start=start)
             return float("nan") if found.status is Status.INFEASIBLE else side[0] * found.value * self.each
-        # A value that is impossible, or the end of all values, and what it would have to become.
+        # The end of all values, or one that is impossible, and what it would have to become.
         words, arrays = self.limit.stated()
         beyond = 0.0
         if words["kind"] == "entropic" and words["sign"] > 0:
-            beyond = 1.001 * float(np.log(max(arrays["reference"].size, 2))) + 1.0
+            beyond = float(np.log(arrays["reference"].size))
         elif words["kind"] == "ellipsoid":
             beyond = float(np.min(arrays["cost"])) - 0.01 * (1.0 + float(np.max(np.abs(arrays["cost"]))))
         limit = self.at(beyond).constraints[self.place]

@@ -165,3 +165,16 @@ def watched(self):
 _Told.one = watched
 cli.main()
 """
+
+
+@pytest.mark.parametrize("limit", ["entropy", "entropy(states)"])
+def test_a_curved_limit_goes_from_where_it_can_be_obeyed(model, run, limit):
+    """A past bug: the first of the points was infeasible, and half of them cost nothing."""
+    code, text, err = run(
+        "sweep", model, limit, "--minimize", "time", "--limit", f"{limit} >= 2", "--points", "3", "--json"
+    )
+    answer = json.loads(text)
+    assert (code, err, answer["limit"]) == (0, "", limit)
+    assert [point["status"] for point in answer["points"]] == ["OPTIMAL"] * 3
+    least = cm.Problem(cm.load(model), "time").solve().value
+    assert sum(point["value"] < least * (1 + 1e-4) for point in answer["points"]) == 1

@@ -189,7 +189,7 @@ def _other(mdp: MDP, text: str, name: str, of: str | None, sign: str, bound: flo
     if sign not in _OTHERS[name]:
         raise ValueError(f"the limit {text!r}: {name} goes with {' or '.join(_OTHERS[name])}")
     if name == "entropy":
-        return cm.Entropy(bound, of or "pairs", priority=priority)
+        return cm.Entropy(bound, of or "pairs", name="entropy" if of is None else f"entropy({of})", priority=priority)
     if not of:
         example = "visits(STATE)" if name == "visits" else f"{name}(policy.csv)"
         raise ValueError(f"the limit {text!r}: {name} of what? as in {example} {sign} {bound:g}")

@@ -144,10 +144,13 @@ def _read_values(
 
 def _ends(problem: Problem, limit: str, points: int, options: dict[str, Any]) -> np.ndarray:
     """Return limits from the tightest that can be obeyed to the one that costs nothing."""
+    tolerance = float(options.get("tolerance", 1e-6))
     found = problem.range(limit, **options)
     if not np.isfinite([found.tightest, found.loosest]).all():
         raise ValueError(f"it is not known from where to where {limit!r} binds; give --from and --to")
-    return np.linspace(found.tightest, found.loosest, points)
+    # At the tightest itself rounding decides; a limit that is looser by the tolerance is obeyed.
+    first = found.tightest + np.sign(found.loosest - found.tightest) * tolerance * abs(found.tightest)
+    return np.linspace(first, found.loosest, points)
 
 
 def _rows(swept: Sweep) -> Sequence[dict[str, Any]]:
