@@ -299,9 +299,26 @@ def test_an_entropy_binds_from_what_the_most_random_of_the_best_policies_has():
     assert found.tightest == pytest.approx(np.log(6), rel=1e-6)
 
 
+def test_the_range_of_a_ball_of_relative_entropy_goes_from_its_reference_to_the_best_policy():
+    mdp = cm.worlds.gridworld(size=10)
+    ball = cm.KLBall(mdp.policy(np.full((100, 4), 0.25)), 0.5)
+    found = cm.Problem(mdp, "time", [ball]).range("KL ball")
+    assert found.tightest == pytest.approx(0, abs=1e-6)
+    free = cm.Problem(mdp, "time").solve().value
+    d = cp.Variable(mdp.num_pairs, nonneg=True)
+    A, b = program(mdp)
+    center = mdp.evaluate(np.full((100, 4), 0.25)).occupancy
+    best = [A @ d == b, mdp.costs["time"] @ d <= free * (1 + 1e-6)]
+    least = cp.Problem(cp.Minimize(cp.sum(cp.rel_entr(d, center))), best).solve(solver="CLARABEL")
+    assert found.loosest == pytest.approx(least, rel=1e-3)
+
+
 def test_a_limit_that_never_binds_says_so():
     mdp = cm.worlds.gridworld(size=4)
     found = cm.Problem(mdp, "time").range("time")
     assert found.tightest == pytest.approx(found.loosest, rel=1e-9)
+    assert str(cm.Range("KL", np.nan, 2.0, "higher")) == (
+        "KL costs nothing above 2; below which value no policy obeys was not found"
+    )
     same = cm.Range("time", 0.25, 0.25, "higher")
     assert str(same) == "time never binds: below 0.25 no policy obeys, and from there on the limit costs nothing"

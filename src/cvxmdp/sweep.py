@@ -21,12 +21,16 @@ import numpy as np
 
 from cvxmdp import interrupts
 from cvxmdp.blocks import Constraint
+from cvxmdp.constraints.ball import NormBall
 from cvxmdp.constraints.combine import bind
+from cvxmdp.constraints.entropy import EntropicLimit
 from cvxmdp.constraints.linear import Budget
 from cvxmdp.engines.presolve import policy_iteration
 from cvxmdp.hull import Hull
 from cvxmdp.mdp import Array
 from cvxmdp.names import no_such, printable
+from cvxmdp.objectives.distance import DistanceTerm
+from cvxmdp.objectives.entropy import EntropicTerm
 from cvxmdp.problem import Problem
 from cvxmdp.solution import Solution
 from cvxmdp.solve import accept
@@ -168,7 +172,8 @@ class Range:
     name : str
         Of the limit.
     tightest : float
-        Beyond it no policy obeys; with a limit that is looser by the tolerance, some policy does.
+        Beyond it no policy obeys; with a limit that is looser by the tolerance, some policy does.  NaN where it was not
+        found.
     loosest : float
         From it on the limit costs nothing.
     looser : {"higher", "lower"}
@@ -182,6 +187,11 @@ class Range:
 
     def __str__(self) -> str:
         tight, free = ("below", "above") if self.looser == "higher" else ("above", "below")
+        if np.isnan(self.tightest):
+            return (
+                f"{printable(self.name)} costs nothing {free} {self.loosest + 0.0:.6g}; {tight} which value no policy "
+                "obeys was not found"
+            )
         if self.tightest == self.loosest:
             return (
                 f"{printable(self.name)} never binds: {tight} {self.tightest + 0.0:.6g} no policy obeys, and from "
@@ -301,35 +311,62 @@ class Limited:
 
     @cached_property
     def tightest(self) -> float:
-        """The value of the limit beyond which no policy obeys."""
-        return self.least_needed(self.others, None)
+        """The value of the limit beyond which no policy obeys; NaN where it was not found."""
+        least = self._least(self.others)
+        if least is not None:
+            found = self._solved(least)
+            known = found.status is not Status.INFEASIBLE if not least.terms else found.status is Status.OPTIMAL
+            return self.needed(found.occupancy) if known else float("nan")
+        # The end of all values, or one that is impossible, and what it would have to become.
+        words, arrays = self.limit.stated()
+        beyond = 0.0
+        if words["kind"] == "ellipsoid":
+            beyond = float(np.min(arrays["cost"])) - 0.01 * (1.0 + float(np.max(np.abs(arrays["cost"]))))
+        tried = self._solved(self.at(beyond), explain=True)
+        if tried.infeasibility is None:
+            obeys = all(limit.relative(tried.occupancy) <= self.tolerance for limit in self.at(beyond).constraints)
+            return beyond if obeys else float("nan")
+        amount = tried.infeasibility.relax[self.limit.name].amount
+        return float("nan") if amount is None else beyond + self.looser * amount
+
+    @cached_property
+    def loosest(self) -> float:
+        """A value of the limit from which on it costs nothing: what a policy needs that is best without it.
+
+        Of these policies the one that needs least, where that is known.
+        """
+        free, way = self.without, self.looser
+        found = [self.needed(free.occupancy)]
+        if not self.problem.terms:
+            sign = -1.0 if self.problem.sense == "maximize" else 1.0
+            scale = float(np.abs(self.problem.cost) @ free.occupancy)
+            as_good = Budget(self.problem.cost, at_most=sign * free.value + self.tolerance * scale, name="as good")
+            limits = [*self.others, as_good.bind(self.problem.mdp)]
+            least = self._least(limits)
+            if least is not None:
+                # Whichever policy obeys is an answer: what takes long to prove is left.
+                d = self._solved(least, method="path" if least.terms else "auto").occupancy
+                found += [self.needed(d)] * all(limit.relative(d) <= self.tolerance for limit in limits)
+        if not np.isnan(self.tightest):
+            return way * max(min(way * value for value in found), way * self.tightest)
+        return way * min(way * value for value in found)
+
+    def _least(self, others: Sequence[Constraint]) -> Problem | None:
+        """Return the problem of needing as little of this limit as others let; None where it is not one of ours."""
+        side, limit, none = self.limit.one_sided(), self.limit, np.zeros_like(self.problem.cost)
+        least = self.problem.with_limits(others, none if side is None else side[0] * side[1])
+        least.sense = "minimize"
+        if isinstance(limit, EntropicLimit) and np.all(limit.function.reference > 0):
+            least.terms = [EntropicTerm(limit.name, limit.function, 1.0)]
+        elif isinstance(limit, NormBall):
+            least.terms = [DistanceTerm(limit.name, limit.center, 1.0, limit.norm)]
+        elif side is None:
+            return None
+        return least
 
     def needed(self, d: Array) -> float:
         """Return the value of the limit that an occupancy just obeys."""
         return float(np.ravel(self.limit.level(d))[0]) * self.each
-
-    def least_needed(self, others: Sequence[Constraint], start: Solution | None) -> float:
-        """Return the tightest value that some policy obeys beside other limits; NaN where it was not found."""
-        side = self.limit.one_sided()
-        if side is not None:
-            least = self.problem.with_limits(others, side[0] * side[1])
-            least.sense = "minimize"
-            found = self._solved(least, warm_start=start)
-            return float("nan") if found.status is Status.INFEASIBLE else side[0] * found.value * self.each
-        # The end of all values, or one that is impossible, and what it would have to become.
-        words, arrays = self.limit.stated()
-        beyond = 0.0
-        if words["kind"] == "entropic" and words["sign"] > 0:
-            beyond = float(np.log(arrays["reference"].size))
-        elif words["kind"] == "ellipsoid":
-            beyond = float(np.min(arrays["cost"])) - 0.01 * (1.0 + float(np.max(np.abs(arrays["cost"]))))
-        limit = self.at(beyond).constraints[self.place]
-        tried = self._solved(self.problem.with_limits([*others, limit]), explain=True)
-        if tried.infeasibility is None:
-            obeys = all(limit.relative(tried.occupancy) <= self.tolerance for limit in (*others, limit))
-            return beyond if obeys else float("nan")
-        amount = tried.infeasibility.relax[limit.name].amount
-        return float("nan") if amount is None else beyond + self.looser * amount
 
     def _solved(self, problem: Problem, **options: Any) -> Solution:
         return _heed(problem.solve(**{"explain": False, **self.options, **options}))
@@ -441,17 +478,7 @@ def limit_range(problem: Problem, limit: str, options: Mapping[str, Any]) -> Ran
     if swept.hull is not None:
         tightest, loosest = (way * swept.each * end for end in swept.hull.ends())
         return Range(limit, tightest, loosest, looser)
-    free = swept.without
-    tightest, loosest = swept.tightest, swept.needed(free.occupancy)
-    if not swept.problem.terms:
-        # Of the policies that are best without the limit, the one that needs least of it.
-        sign = -1.0 if swept.problem.sense == "maximize" else 1.0
-        scale = float(np.abs(problem.cost) @ free.occupancy)
-        as_good = Budget(problem.cost, at_most=sign * free.value + swept.tolerance * scale, name=f"{limit}: as good")
-        thrifty = swept.least_needed([*swept.others, as_good.bind(problem.mdp)], free)
-        loosest = loosest if np.isnan(thrifty) else way * min(way * loosest, way * thrifty)
-    loosest = loosest if np.isnan(tightest) else way * max(way * loosest, way * tightest)
-    return Range(limit, tightest, loosest, looser)
+    return Range(limit, swept.tightest, swept.loosest, looser)
 
 
 class _Told:
