@@ -70,6 +70,7 @@ def test_a_range_ends_where_nothing_obeys_and_where_the_limit_is_free(world):
     assert close(c, least(mdp, c, r, found.loosest), least(mdp, c))
     assert least(mdp, c, r, found.loosest - 0.05 * (found.loosest - found.tightest)) > least(mdp, c) + 1e-12
     assert "binds between" in str(found)
+    assert max(map(len, str(found).splitlines())) <= 80
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -321,4 +322,7 @@ def test_a_limit_that_never_binds_says_so():
         "KL costs nothing above 2; below which value no policy obeys was not found"
     )
     same = cm.Range("time", 0.25, 0.25, "higher")
-    assert str(same) == "time never binds: below 0.25 no policy obeys, and from there on the limit costs nothing"
+    assert " ".join(str(same).split()) == (
+        "time never binds: below 0.25 no policy obeys, and from there on the limit costs nothing"
+    )
+    assert max(map(len, str(same).splitlines())) <= 80

@@ -187,20 +187,14 @@ class Range:
 
     def __str__(self) -> str:
         tight, free = ("below", "above") if self.looser == "higher" else ("above", "below")
+        name, first, second = printable(self.name), f"{self.tightest + 0.0:.6g}", f"{self.loosest + 0.0:.6g}"
+        said = f"{name} binds between {first} and {second}: {tight} the first no policy obeys, {free} the second the "
+        said += "limit costs nothing"
         if np.isnan(self.tightest):
-            return (
-                f"{printable(self.name)} costs nothing {free} {self.loosest + 0.0:.6g}; {tight} which value no policy "
-                "obeys was not found"
-            )
-        if self.tightest == self.loosest:
-            return (
-                f"{printable(self.name)} never binds: {tight} {self.tightest + 0.0:.6g} no policy obeys, and from "
-                "there on the limit costs nothing"
-            )
-        return (
-            f"{printable(self.name)} binds between {self.tightest + 0.0:.6g} and {self.loosest + 0.0:.6g}: {tight} the "
-            f"first no policy obeys, {loose} the second the limit costs nothing"
-        )
+            said = f"{name} costs nothing {free} {second}; {tight} which value no policy obeys was not found"
+        elif self.tightest == self.loosest:
+            said = f"{name} never binds: {tight} {first} no policy obeys, and from there on the limit costs nothing"
+        return "\n".join(textwrap.wrap(said, WIDTH, subsequent_indent="  "))
 
 
 @dataclass(eq=False)
