@@ -89,7 +89,8 @@ def price_ranges(solution: Solution, problem: Problem) -> dict[str, PriceRange]:
 def _by_policies(limited: Limited, now: float, price: float) -> PriceRange | None:
     """Look the piece up in the trade-off by policies; None where that does not serve."""
     way, each = limited.looser, limited.each
-    piece = None if limited.hull is None else limited.hull.piece(way * now / each)
+    with limited.threads():
+        piece = None if limited.hull is None else limited.hull.piece(way * now / each)
     if piece is None:
         return None
     low, high = (way * each * end for end in piece[:2][::way])

@@ -13,6 +13,7 @@ import os
 import textwrap
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -35,6 +36,7 @@ from cvxmdp.problem import Problem
 from cvxmdp.solution import Solution
 from cvxmdp.solve import accept
 from cvxmdp.status import Status
+from cvxmdp.threads import threads_of
 
 log = logging.getLogger("cvxmdp")
 
@@ -281,6 +283,10 @@ class Limited:
             _heed(solution)
         return self.known[value]
 
+    def threads(self) -> AbstractContextManager[None]:
+        """Return a block in which policy iteration and proofs take as many threads as they gain from."""
+        return threads_of(self.problem.mdp.num_states, self.problem.mdp.dynamics().compiled)
+
     @cached_property
     def hull(self) -> Hull | None:
         """The trade-off by policies, where this limit is one row and the only one."""
@@ -402,14 +408,21 @@ def _by_hull(swept: Limited, order: Array, told: _Told) -> None:
     """Prove each point by a mixture of two policies that are best for the same price."""
     hull = swept.hull
     assert hull is not None
-    for value in map(float, order):
-        found = hull.at(swept.looser * value / swept.each, swept.tolerance)
-        if found is not None:
-            d, price, potential = found
-            duals = [np.array([swept.looser * price])]
-            solution = accept(swept.at(value), swept.tolerance, d, duals, potential, hull.unconstrained)
-            if solution is not None:
-                swept.known[value] = solution
+    left = []
+    with swept.threads():
+        for value in map(float, order):
+            found = hull.at(swept.looser * value / swept.each, swept.tolerance)
+            solution = None
+            if found is not None:
+                d, price, potential = found
+                duals = [np.array([swept.looser * price])]
+                solution = accept(swept.at(value), swept.tolerance, d, duals, potential, hull.unconstrained)
+            if solution is None:
+                left.append(value)
+                continue
+            swept.known[value] = solution
+            told.one()
+    for value in left:
         swept.solve(value)
         told.one()
 
@@ -419,7 +432,8 @@ def _between(swept: Limited, order: Array, first: int, last: int, told: _Told) -
     for end in (first, last):
         swept.solve(float(order[end]))
         told.one()
-    unconstrained = policy_iteration(swept.problem.mdp.dynamics(), swept.problem.cost)
+    with swept.threads():
+        free = policy_iteration(swept.problem.mdp.dynamics(), swept.problem.cost)
     open_: list[tuple[int, int]] = [(first, last)]
     while open_:
         i, j = open_.pop()
@@ -435,7 +449,9 @@ def _between(swept: Limited, order: Array, first: int, last: int, told: _Told) -
                 nearer = a if share < 0.5 else b
                 proof = nearer.evidence.proofs["bound"]
                 at = swept.at(value)
-                if (found := accept(at, swept.tolerance, d, proof.duals, proof.potential, unconstrained)) is not None:
+                with swept.threads():
+                    found = accept(at, swept.tolerance, d, proof.duals, proof.potential, free)
+                if found is not None:
                     swept.known[value] = found
                     told.one()
                     continue
@@ -460,7 +476,8 @@ def pareto(problem: Problem, first: str, second: str, points: int, options: Mapp
     ends = limit_range(traded, second, options)
     swept = Limited.of(traded, second, options)
     limits = np.linspace(ends.tightest, max(ends.loosest, ends.tightest), points)
-    breakpoints = None if swept.hull is None else swept.hull.vertices()
+    with swept.threads():
+        breakpoints = None if swept.hull is None else swept.hull.vertices()
     return Pareto(second, *_solved(swept, limits), first, breakpoints)
 
 
@@ -469,9 +486,10 @@ def limit_range(problem: Problem, limit: str, options: Mapping[str, Any]) -> Ran
     """See :meth:`cvxmdp.Problem.range`."""
     swept = Limited.of(problem, limit, options)
     way, looser = swept.looser, "higher" if swept.looser > 0 else "lower"
-    if swept.hull is not None:
-        tightest, loosest = (way * swept.each * end for end in swept.hull.ends())
-        return Range(limit, tightest, loosest, looser)
+    with swept.threads():
+        if swept.hull is not None:
+            tightest, loosest = (way * swept.each * end for end in swept.hull.ends())
+            return Range(limit, tightest, loosest, looser)
     return Range(limit, swept.tightest, swept.loosest, looser)
 
 

@@ -127,3 +127,10 @@ def few_threads(num_states: int) -> Iterator[None]:
             yield
         finally:
             allow(before)
+
+
+@contextmanager
+def threads_of(num_states: int, compiled: bool) -> Iterator[None]:
+    """Take as many threads as policy iteration and proofs of a model gain from, outside of its solves."""
+    with few_threads(num_states), one_blas_thread(compiled):
+        yield
