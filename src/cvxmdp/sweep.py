@@ -96,7 +96,8 @@ class Sweep:
         columns = (self.limits, self.statuses, self.values, self.bounds, self.prices)
         names = ("limit", "status", "value", "bound", "price")
         return [
-            dict(zip(names, (limit, status.name, value, bound, price), strict=True)) | dict(solution.costs)
+            dict(zip(names, (float(limit), status.name, float(value), float(bound), float(price)), strict=True))
+            | dict(solution.costs)
             for limit, status, value, bound, price, solution in zip(*columns, self.solutions, strict=False)
         ]
 
