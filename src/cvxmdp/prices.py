@@ -17,14 +17,14 @@ from cvxmdp.solution import Solution
 from cvxmdp.status import Status
 from cvxmdp.sweep import Limited
 
-SHARP = 1e-9
+SHARP_TOLERANCE = 1e-9
 """Relative tolerance of the solves that lines come from: what an ordinary one leaves open hides small corners.  That of
 the solution where rounding does not let solves get as far."""
 MOST_STEPS = 50
 """Lines that are intersected before the end of a price's range is given up: a handful is usual."""
-APART = 1000.0
+RESOLUTION = 1000.0
 """Times the tolerance of solves: limits nearer than this share of their range are the same."""
-BESIDE = 1e-3
+PROBE = 1e-3
 """Share of the range that a solve is beside a corner, where the next is not as near: far slopes are sharper."""
 SLACK = 4.0
 """Times their tolerance within which a point of one solve is on the line of another: values and limits are both off."""
@@ -79,7 +79,7 @@ def price_ranges(solution: Solution, problem: Problem) -> dict[str, PriceRange]:
         elif (by_policies := _by_policies(limited, now, price)) is not None:
             found[constraint.name] = by_policies
         else:
-            for tolerance in sorted({SHARP, solution.tolerance}):
+            for tolerance in sorted({SHARP_TOLERANCE, solution.tolerance}):
                 if (by_solves := _Polygon(limited, now, tolerance).range(price)) is not None:
                     found[constraint.name] = by_solves
                     break
@@ -125,12 +125,12 @@ class _Polygon:
         self._tolerance = tolerance
         self._sharp = Limited(limited.problem, limited.place, {"tolerance": tolerance})
         self._now, self._tightest = self._x(now), self._x(self._sharp.tightest)
-        free = self._sharp.without
-        needed = self._x(limited.needed(free.occupancy))
+        without = self._sharp.without
+        needed = self._x(limited.needed(without.occupancy))
         self._span = max(needed, self._now) - min(self._tightest, self._now) or abs(self._now) or 1.0
-        self._near = APART * tolerance * self._span
-        self._floor = _Line(np.inf, self._sign * free.value, 0.0)
-        self._size = float(np.abs(free.asked.cost) @ free.occupancy)
+        self._near = RESOLUTION * tolerance * self._span
+        self._floor = _Line(np.inf, self._sign * without.value, 0.0)
+        self._size = float(np.abs(without.asked.cost) @ without.occupancy)
 
     def range(self, price: float) -> PriceRange | None:
         """Find both ends of the piece that the limit lies on; None where solves are not exact enough to tell."""
@@ -180,7 +180,7 @@ class _Polygon:
         """Return the slope beyond a corner; a solve at the corner itself has any slope between those at its sides."""
         if abs(line.at - at) > self._near:
             return line.slope
-        for step in (way * BESIDE * self._span, way * self._near):
+        for step in (way * PROBE * self._span, way * self._near):
             beside = self._line(at + step) if at + step > self._tightest else None
             if beside is not None and beside(at) >= line(at) - self._slack:
                 return beside.slope

@@ -189,12 +189,12 @@ class Range:
     looser: str
 
     def __str__(self) -> str:
-        tight, free = ("below", "above") if self.looser == "higher" else ("above", "below")
+        tight, loose = ("below", "above") if self.looser == "higher" else ("above", "below")
         name, first, second = printable(self.name), f"{self.tightest + 0.0:.6g}", f"{self.loosest + 0.0:.6g}"
-        said = f"{name} binds between {first} and {second}: {tight} the first no policy obeys, {free} the second the "
+        said = f"{name} binds between {first} and {second}: {tight} the first no policy obeys, {loose} the second the "
         said += "limit costs nothing"
         if np.isnan(self.tightest):
-            said = f"{name} costs nothing {free} {second}; {tight} which value no policy obeys was not found"
+            said = f"{name} costs nothing {loose} {second}; {tight} which value no policy obeys was not found"
         elif self.tightest == self.loosest:
             said = f"{name} never binds: {tight} {first} no policy obeys, and from there on the limit costs nothing"
         return "\n".join(textwrap.wrap(said, WIDTH, subsequent_indent="  "))
@@ -304,11 +304,11 @@ class Limited:
     @cached_property
     def without(self) -> Solution:
         """The answer without this limit."""
-        free = self._solved(self.problem.with_limits(self.others))
-        if free.status is Status.INFEASIBLE:
-            said = ", ".join(map(repr, free.violations))
+        without = self._solved(self.problem.with_limits(self.others))
+        if without.status is Status.INFEASIBLE:
+            said = ", ".join(map(repr, without.violations))
             raise ValueError(f"no policy obeys the other limits, whatever {self.limit.name!r} is: {said}")
-        return free
+        return without
 
     @cached_property
     def tightest(self) -> float:
@@ -336,12 +336,12 @@ class Limited:
 
         Of these policies the one that needs least, where that is known.
         """
-        free, way = self.without, self.looser
-        found = [self.needed(free.occupancy)]
+        without, way = self.without, self.looser
+        found = [self.needed(without.occupancy)]
         if not self.problem.terms:
             sign = -1.0 if self.problem.sense == "maximize" else 1.0
-            scale = float(np.abs(self.problem.cost) @ free.occupancy)
-            as_good = Budget(self.problem.cost, at_most=sign * free.value + self.tolerance * scale, name="as good")
+            scale = float(np.abs(self.problem.cost) @ without.occupancy)
+            as_good = Budget(self.problem.cost, at_most=sign * without.value + self.tolerance * scale, name="as good")
             limits = [*self.others, as_good.bind(self.problem.mdp)]
             least = self._least(limits)
             if least is not None:
@@ -434,7 +434,7 @@ def _between(swept: Limited, order: Array, first: int, last: int, told: _Told) -
         swept.solve(float(order[end]))
         told.one()
     with swept.threads():
-        free = policy_iteration(swept.problem.mdp.dynamics(), swept.problem.cost)
+        unconstrained = policy_iteration(swept.problem.mdp.dynamics(), swept.problem.cost)
     open_: list[tuple[int, int]] = [(first, last)]
     while open_:
         i, j = open_.pop()
@@ -451,7 +451,7 @@ def _between(swept: Limited, order: Array, first: int, last: int, told: _Told) -
                 proof = nearer.evidence.proofs["bound"]
                 at = swept.at(value)
                 with swept.threads():
-                    found = accept(at, swept.tolerance, d, proof.duals, proof.potential, free)
+                    found = accept(at, swept.tolerance, d, proof.duals, proof.potential, unconstrained)
                 if found is not None:
                     swept.known[value] = found
                     told.one()
