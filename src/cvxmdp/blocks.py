@@ -25,7 +25,7 @@ from cvxmdp.separable import Separable
 
 @dataclass(frozen=True, eq=False)
 class Response:
-    """``I - d prox(y) / dy``: what a prox takes off a small change of its point.
+    """``I - J`` for the Jacobian J of a prox: what it takes off a small change of its point.
 
     It is ``diag(diagonal) + factor diag(signs) factor' + more more'``, symmetric and positive semidefinite.
     """

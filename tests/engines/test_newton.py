@@ -68,7 +68,7 @@ def test_gradient_and_response_of_a_piece_are_its_derivatives(name):
     rng = np.random.default_rng(1)
     d, way = rng.normal(size=mdp.num_pairs), rng.normal(size=mdp.num_pairs)
     step = 1e-6
-    up, here, down = (piece.touch(d + s * way, sigma) for s in (step, 0.0, -step))
+    up, here, down = (piece.envelope(d + s * way, sigma) for s in (step, 0.0, -step))
     assert (up.value - down.value) / (2 * step) == pytest.approx(here.gradient @ way, rel=1e-6, abs=1e-7)
     bent = (up.gradient - down.gradient) / (2 * step)
     np.testing.assert_allclose(Hessian([piece.response(here, sigma)], 1e-12).apply(way), bent, atol=1e-5)
@@ -81,14 +81,14 @@ def test_a_piece_is_the_envelope_of_its_function():
     piece, sigma = pieces(mdp)["term"], 0.2
     rng = np.random.default_rng(2)
     d = rng.uniform(size=mdp.num_pairs)
-    touch = piece.touch(d, sigma)
+    at = piece.envelope(d, sigma)
     y = d + sigma * piece.u
-    for z in touch.z * (1 + 0.01 * rng.normal(size=(50, d.size))):
-        assert 0.3 * np.sum(z * np.log(z)) + np.sum((y - z) ** 2) / (2 * sigma) >= touch.value
-    z = touch.z
-    assert touch.value == pytest.approx(0.3 * np.sum(z * np.log(z)) + np.sum((y - z) ** 2) / (2 * sigma))
-    piece.update(touch, sigma)
-    np.testing.assert_allclose(piece.u, touch.gradient)
+    for z in at.z * (1 + 0.01 * rng.normal(size=(50, d.size))):
+        assert 0.3 * np.sum(z * np.log(z)) + np.sum((y - z) ** 2) / (2 * sigma) >= at.value
+    z = at.z
+    assert at.value == pytest.approx(0.3 * np.sum(z * np.log(z)) + np.sum((y - z) ** 2) / (2 * sigma))
+    piece.update(at, sigma)
+    np.testing.assert_allclose(piece.u, at.gradient)
     np.testing.assert_allclose(piece.u, 0.3 * (np.log(z) + 1), atol=1e-12)
 
 
@@ -97,7 +97,7 @@ def test_the_reduced_system_is_the_whole_one(name):
     """``M'H^-1 M`` by Woodbury against a dense inverse, with columns of both signs, dense and sparse."""
     model, sparse = MODELS[name]
     mdp = as_mdp(model, sparse)
-    responses = [piece.response(piece.touch(np.ones(mdp.num_pairs), 0.2), 0.2) for piece in _some(mdp)]
+    responses = [piece.response(piece.envelope(np.ones(mdp.num_pairs), 0.2), 0.2) for piece in _some(mdp)]
     H = Hessian(responses, 0.5)
     whole = np.stack([H.apply(e) for e in np.eye(mdp.num_pairs)], axis=1)
     np.testing.assert_allclose(whole, whole.T, atol=1e-12)

@@ -94,7 +94,7 @@ class Mixing(Engine):
         if _by_rounds(task, mixture):
             first = task.best.d if task.start is None else task.start.occupancy
             yield from rounds(task, mixture, _policy(task, first))
-        yield from self._improve(task, mixture)
+        yield from self._lower_cost(task, mixture)
 
     def _soften(self, task: Task, mixture: Mixture) -> Proposals:
         """Do the same with rows that give way, from the duals of some displacement."""
@@ -104,9 +104,9 @@ class Mixing(Engine):
             nearest = mixture.mix(mixture.nearest(_distance(task.best))[0])
             if (yield from soft_rounds(task, sides, _policy(task, nearest))):
                 return
-        yield from self._approach(task, mixture)
+        yield from self._lower_distance(task, mixture)
 
-    def _improve(self, task: Task, mixture: Mixture) -> Proposals:
+    def _lower_cost(self, task: Task, mixture: Mixture) -> Proposals:
         """Lower the cost of the mixture; exceeding the limits has a price, which rises while it is too cheap."""
         smoothing = self.smoothing
         if smoothing is None:
@@ -139,7 +139,7 @@ class Mixing(Engine):
                 yield replace(now, ready=True, suspect=cheap, priced=None)
                 return
 
-    def _approach(self, task: Task, mixture: Mixture) -> Proposals:
+    def _lower_distance(self, task: Task, mixture: Mixture) -> Proposals:
         """Lower the distance to rows that give way."""
         distance, least, stuck = _distance(task.best), np.inf, 0
         while stuck < PATIENCE:

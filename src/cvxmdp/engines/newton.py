@@ -19,7 +19,7 @@ import scipy.linalg as la
 from cvxmdp.engines.base import Engine, Proposal, Proposals, Task
 from cvxmdp.engines.hessian import Hessian, System
 from cvxmdp.engines.line_search import armijo
-from cvxmdp.engines.pieces import Nonnegative, Piece, Touch, piece_of
+from cvxmdp.engines.pieces import Envelope, Nonnegative, Piece, piece_of
 from cvxmdp.engines.presolve import occupancy_of
 from cvxmdp.engines.prox import natural_step
 from cvxmdp.mdp import Array
@@ -111,7 +111,7 @@ class State:
         self.scale = 0.0 if task.blocks.smooth else task.best.scale
         """What the cost is a sum of: changes far below it are rounding."""
         self.d, self.sigma, self.tau = d, sigma, tau
-        self.touches: list[Touch] = []
+        self.envelopes: list[Envelope] = []
         self.residual = np.inf
         self.q = (1 - self.dynamics.gamma) * self.dynamics.rho
         self.apart = self.unbalanced = 0.0
@@ -129,14 +129,14 @@ class State:
 
     def _duals(self) -> list[Array]:
         """Return one dual array a member."""
-        return [piece.dual(touch, self.sigma) for piece, touch in zip(self.pieces[1:], self.touches[1:], strict=True)]
+        return [piece.dual(at, self.sigma) for piece, at in zip(self.pieces[1:], self.envelopes[1:], strict=True)]
 
     def advance(self, shrink: float) -> None:
         """Take the gradients as multipliers, and tighten what does not converge fast by itself."""
         turned = 0.0
-        for piece, touch in zip(self.pieces, self.touches, strict=True):
+        for piece, at in zip(self.pieces, self.envelopes, strict=True):
             before = piece.u
-            piece.update(touch, self.sigma)
+            piece.update(at, self.sigma)
             turned = max(turned, self.sigma * float(np.linalg.norm(piece.u - before)))
         # How far d is from the copies, and how far the multipliers are from balancing the cost.
         apart, unbalanced = turned, self.residual / self.tau
@@ -150,49 +150,57 @@ class State:
     def minimize(self) -> Proposals:
         """Minimize the smooth function of this pass over the flow equations by Newton steps."""
         last = self.d
-        value, gradient, self.touches = self._touch(last, last)
+        value, gradient, self.envelopes = self._smooth(last, last)
         for k in range(MOST_STEPS):
             if k:
                 yield self.proposal(ready=False)
-            direction, force = self._direction(gradient, self.touches)
+            direction, force = self._direction(gradient)
             if not force > PASS_ACCURACY * float(np.linalg.norm(self.d - last)) / self.tau:
                 break
             rounding = ROUNDING * (abs(value) + self.scale)
             along = partial(self._along, direction, last)
             length, new, there = armijo(along, value, float(gradient @ direction), rounding, SHORTEST)
-            stiff = self.damping >= 1 / self.sigma
-            # A short step means that the model was good only nearby: the next is kept nearer, after a full one freer.
-            self.damping *= 0.1 if length == 1.0 else 10.0 if length < 0.25 else 1.0
-            self.damping = min(self.damping, 1 / self.sigma)
+            stiff = self._damp(length)
             # A shortened step that gains nothing that can be seen would be taken again and again.
             spent = stiff and (length < SHORTEST or (length < 1.0 and value - new <= rounding))
             if length >= SHORTEST:
-                value, (self.d, gradient, self.touches) = new, there
-            gained = force * float(np.linalg.norm(direction))
-            if gained <= rounding or spent:
+                value, (self.d, gradient, self.envelopes) = new, there
+            if spent or force * float(np.linalg.norm(direction)) <= rounding:
                 break
         self.residual = float(np.linalg.norm(self.d - last))
 
-    def _along(self, direction: Array, last: Array, length: float) -> tuple[float, tuple[Array, Array, list[Touch]]]:
+    def _damp(self, length: float) -> bool:
+        """Keep the next step nearer after a short one, freer after a full one; say whether it was as near as can be.
+
+        A short step means that the model was good only nearby.
+        """
+        nearest = self.damping >= 1 / self.sigma
+        self.damping *= 0.1 if length == 1.0 else 10.0 if length < 0.25 else 1.0
+        self.damping = min(self.damping, 1 / self.sigma)
+        return nearest
+
+    def _along(self, direction: Array, last: Array, length: float) -> tuple[float, tuple[Array, Array, list[Envelope]]]:
+        """Return the value after a step, and what is there."""
         d = self.d + length * direction
-        value, gradient, touches = self._touch(d, last)
-        return value, (d, gradient, touches)
+        value, gradient, envelopes = self._smooth(d, last)
+        return value, (d, gradient, envelopes)
 
-    def _touch(self, d: Array, last: Array) -> tuple[float, Array, list[Touch]]:
-        touches = [piece.touch(d, self.sigma) for piece in self.pieces]
+    def _smooth(self, d: Array, last: Array) -> tuple[float, Array, list[Envelope]]:
+        """Return the value of the smooth function of this pass, its gradient, and the pieces' envelopes."""
+        envelopes = [piece.envelope(d, self.sigma) for piece in self.pieces]
         away = d - last
-        value = float(self.c @ d) + float(away @ away) / (2 * self.tau) + sum(t.value for t in touches)
+        value = float(self.c @ d) + float(away @ away) / (2 * self.tau) + sum(t.value for t in envelopes)
         gradient = self.c + away / self.tau
-        for touch in touches:
-            gradient = gradient + touch.gradient
-        return value, gradient, touches
+        for at in envelopes:
+            gradient = gradient + at.gradient
+        return value, gradient, envelopes
 
-    def _direction(self, gradient: Array, touches: Sequence[Touch]) -> tuple[Array, float]:
+    def _direction(self, gradient: Array) -> tuple[Array, float]:
         """Solve Newton's system ``H x + M V = -gradient``, ``flow(d + x) = (1 - gamma) rho``; return x and ``|H x|``.
 
         The second is how far the gradient is from vanishing along the flow equations.
         """
-        responses = [piece.response(touch, self.sigma) for piece, touch in zip(self.pieces, touches, strict=True)]
+        responses = [piece.response(at, self.sigma) for piece, at in zip(self.pieces, self.envelopes, strict=True)]
         self.damping = max(self.damping, 1 / self.tau)
         try:
             H = Hessian(responses, self.damping)

@@ -19,8 +19,8 @@ from cvxmdp.objectives.nearness import SquaredDistance
 
 
 @dataclass(frozen=True, eq=False)
-class Touch:
-    """A piece at one point: its value, its gradient over pairs, and the y and z behind them."""
+class Envelope:
+    """A piece's envelope at one point: its value, its gradient over pairs, and the y and z behind them."""
 
     value: float
     gradient: Array
@@ -34,24 +34,24 @@ class Piece(ABC):
     u: Array
 
     @abstractmethod
-    def touch(self, d: Array, sigma: float) -> Touch:
+    def envelope(self, d: Array, sigma: float) -> Envelope:
         """Evaluate at d."""
 
     @abstractmethod
-    def response(self, touch: Touch, sigma: float) -> Response:
+    def response(self, at: Envelope, sigma: float) -> Response:
         """Return the Hessian there."""
 
-    def dual(self, touch: Touch, sigma: float) -> Array:
+    def dual(self, at: Envelope, sigma: float) -> Array:
         """Return the dual array of the gradient."""
-        return touch.gradient
+        return at.gradient
 
     def begin(self, dual: Array) -> None:
         """Begin with the multiplier of a dual array."""
         self.u = dual
 
-    def update(self, touch: Touch, sigma: float) -> None:
+    def update(self, at: Envelope, sigma: float) -> None:
         """Take the gradient as the next multiplier."""
-        self.u = (touch.y - touch.z) / sigma
+        self.u = (at.y - at.z) / sigma
 
 
 def piece_of(block: Block, size: int) -> Piece:
@@ -67,13 +67,13 @@ class Nonnegative(Piece):
     def __init__(self, size: int) -> None:
         self.u = np.zeros(size)
 
-    def touch(self, d: Array, sigma: float) -> Touch:
+    def envelope(self, d: Array, sigma: float) -> Envelope:
         y = d + sigma * self.u
         below = np.minimum(y, 0.0)
-        return Touch(float(below @ below) / (2 * sigma), below / sigma, y, y - below)
+        return Envelope(float(below @ below) / (2 * sigma), below / sigma, y, y - below)
 
-    def response(self, touch: Touch, sigma: float) -> Response:
-        return Response(masked(touch.y < 0) / sigma)
+    def response(self, at: Envelope, sigma: float) -> Response:
+        return Response(masked(at.y < 0) / sigma)
 
 
 class RowsPiece(Piece):
@@ -85,22 +85,22 @@ class RowsPiece(Piece):
         self.lower, self.upper = linear.lower / self.norms, linear.upper / self.norms
         self.u = np.zeros(self.norms.size)
 
-    def touch(self, d: Array, sigma: float) -> Touch:
+    def envelope(self, d: Array, sigma: float) -> Envelope:
         y = self.rows @ d + sigma * self.u
         z = np.clip(y, self.lower, self.upper)
         m = (y - z) / sigma
-        return Touch(sigma * float(m @ m) / 2, np.asarray(self.rows.T @ m), y, z)
+        return Envelope(sigma * float(m @ m) / 2, np.asarray(self.rows.T @ m), y, z)
 
-    def response(self, touch: Touch, sigma: float) -> Response:
-        beyond = (touch.y != touch.z) | (self.lower == self.upper)
+    def response(self, at: Envelope, sigma: float) -> Response:
+        beyond = (at.y != at.z) | (self.lower == self.upper)
         size = self.rows.shape[1]
         if not np.any(beyond):
             return Response(np.zeros(size))
         return Response(np.zeros(size), self.rows[beyond].T / np.sqrt(sigma))
 
-    def dual(self, touch: Touch, sigma: float) -> Array:
+    def dual(self, at: Envelope, sigma: float) -> Array:
         """Return the multipliers of the rows as the user gave them."""
-        return np.asarray((touch.y - touch.z) / sigma / self.norms)
+        return np.asarray((at.y - at.z) / sigma / self.norms)
 
     def begin(self, dual: Array) -> None:
         """Begin with multipliers of the rows as the user gave them."""
@@ -114,17 +114,17 @@ class CopyPiece(Piece):
         self.block = block
         self.u = np.zeros(size)
 
-    def touch(self, d: Array, sigma: float) -> Touch:
+    def envelope(self, d: Array, sigma: float) -> Envelope:
         y = d + sigma * self.u
         z = self.block.prox(y, sigma)
         gradient = (y - z) / sigma
-        return Touch(self.block.value(z) + sigma * float(gradient @ gradient) / 2, gradient, y, z)
+        return Envelope(self.block.value(z) + sigma * float(gradient @ gradient) / 2, gradient, y, z)
 
-    def response(self, touch: Touch, sigma: float) -> Response:
-        return self.block.response(touch.y, touch.z, sigma).scaled(1 / sigma)
+    def response(self, at: Envelope, sigma: float) -> Response:
+        return self.block.response(at.y, at.z, sigma).scaled(1 / sigma)
 
-    def dual(self, touch: Touch, sigma: float) -> Array:
-        return self.block.dual(touch.y, touch.z, 1 / sigma)
+    def dual(self, at: Envelope, sigma: float) -> Array:
+        return self.block.dual(at.y, at.z, 1 / sigma)
 
     def begin(self, dual: Array) -> None:
         self.u = self.block.normal(dual)[0]
@@ -137,15 +137,15 @@ class SmoothPiece(Piece):
         self.block: SquaredDistance = block
         self.u = np.zeros(1)
 
-    def touch(self, d: Array, sigma: float) -> Touch:
+    def envelope(self, d: Array, sigma: float) -> Envelope:
         z = self.block.nearest(d)
-        return Touch(float((d - z) @ (d - z)) / 2, d - z, d, z)
+        return Envelope(float((d - z) @ (d - z)) / 2, d - z, d, z)
 
-    def response(self, touch: Touch, sigma: float) -> Response:
-        return self.block.curvature(touch.y, touch.z)
+    def response(self, at: Envelope, sigma: float) -> Response:
+        return self.block.curvature(at.y, at.z)
 
-    def dual(self, touch: Touch, sigma: float) -> Array:
-        return self.block.gradient(touch.y, touch.z)
+    def dual(self, at: Envelope, sigma: float) -> Array:
+        return self.block.gradient(at.y, at.z)
 
-    def update(self, touch: Touch, sigma: float) -> None:
+    def update(self, at: Envelope, sigma: float) -> None:
         """Do nothing."""
