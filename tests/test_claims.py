@@ -1,10 +1,9 @@
 """Nothing that a solution says is false or without a proof: a few of the problems of benchmarks/claims.py."""
 
-import os
-import secrets
-
 import pytest
 from claims import KINDS, faults, run
+
+import fresh
 
 SEED, TURNS = 31, 3
 SLOW = (19, 20, 21, 37, 73)
@@ -29,10 +28,7 @@ def test_what_was_once_refused_is_proven(seed, number):
     assert faults(run(seed, number)) == []
 
 
-FRESH = int(os.environ.get("CVXMDP_FRESH_SEED") or secrets.randbelow(2**31))
-
-
-@pytest.mark.parametrize("number", range(len(KINDS)), ids=lambda number: f"seed {FRESH}, number {number}")
+@pytest.mark.parametrize("number", range(len(KINDS)), ids=lambda number: f"seed {fresh.SEED}, number {number}")
 def test_problems_that_nobody_has_met_are_answered_truly(number):
     """New ones in every run; to meet them again, set CVXMDP_FRESH_SEED to the seed in the test's name."""
-    assert faults(run(FRESH, number)) == []
+    assert faults(run(fresh.SEED, number)) == []

@@ -1,14 +1,16 @@
 """The program with frozen visits against HiGHS on the same program written out, and the rounds that use it."""
 
 import clarabel
+import hypothesis
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import cvxmdp as cm
+import fresh
 from cvxmdp.engines import frozen
 from cvxmdp.engines.frozen import solve_frozen
 from cvxmdp.ranks.world import ALONE
@@ -66,6 +68,15 @@ def check(A, x, first, room, equal):
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 5), st.integers(1, 5))
 def test_the_program_is_solved_as_highs_solves_it(seed, states, actions, limits):
     check(*program(seed, states, actions, limits))
+
+
+@pytest.mark.parametrize("fresh_seed", [fresh.SEED], ids=lambda number: f"seed {number}")
+@hypothesis.seed(fresh.SEED)
+@settings(derandomize=False, database=None)
+@given(number=st.integers(0, 10**9), states=st.integers(1, 12), actions=st.integers(1, 5), limits=st.integers(1, 5))
+def test_programs_that_nobody_has_met_are_solved_as_highs_solves_them(fresh_seed, number, states, actions, limits):
+    """New ones in every run, see ``reference/fresh.py``."""
+    check(*program(number, states, actions, limits))
 
 
 @given(st.integers(0, 10**6), st.integers(3, 12), st.integers(1, 2))
