@@ -4,6 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from scipy.optimize import linprog
 
 import cvxmdp as cm
 from cvxmdp.certificate import Proof
@@ -43,7 +45,13 @@ def test_rows_that_differ_by_a_billionth_do_not_break_a_solve(method):
     mdp, d = garnet_and_occupancy()
     a = np.random.default_rng(3).uniform(size=30)
     rows = [cm.Linear(a, at_most=a @ d), cm.Linear(a, at_least=(a @ d) * (1 + 1e-9))]
-    assert solved(cm.Problem(mdp, "cost", rows), method=method).status is not None
+    solution = solved(cm.Problem(mdp, "cost", rows), method=method)
+    # A billionth is within the tolerance: the answer is that of the row as an equality, by HiGHS.
+    flow = (mdp.state == np.arange(10)[:, None]) - mdp.discount * sp.csr_array(mdp.transitions).toarray().T
+    equal = np.append((1 - mdp.discount) * mdp.initial, a @ d)
+    best = linprog(mdp.costs["cost"], A_eq=np.vstack([flow, a]), b_eq=equal, method="highs")
+    assert solution.status is cm.Status.OPTIMAL
+    assert solution.value == pytest.approx(best.fun, abs=3e-6 * (np.abs(mdp.costs["cost"]) @ solution.occupancy))
 
 
 @pytest.mark.parametrize("spread", [1e-7, 1e-8, 1e-9])

@@ -36,6 +36,14 @@ def test_a_new_engine_needs_one_class():
     solution.certificate.check(problem)
 
 
+def test_a_new_engine_has_a_name_by_one_entry_of_the_table(monkeypatch):
+    monkeypatch.setitem(ENGINES, "guess", Guess())
+    solution = cm.Problem(cm.worlds.gridworld(size=4), "time", [LIMIT]).solve(method="guess")
+    assert solution.stats.method == "a guess"
+    with pytest.raises(ValueError, match=r'"guess".*, or an instance of .*cm\.Guess'):
+        cm.Problem(cm.worlds.gridworld(size=4), "time", [LIMIT]).solve(method="none")
+
+
 def test_a_new_engine_says_what_it_needs():
     problem = cm.Problem(cm.worlds.gridworld(size=4), ["time", cm.NegativeEntropy()], [LIMIT])
     with pytest.raises(ValueError, match='method "guess" needs a cost alone'):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import cvxmdp as cm
 from cvxmdp.engines.rows_system import RowsSystem
 from engine_oracles import interior_occupancy, with_absorbing_state, with_unreachable_states
-from oracles import as_mdp, flow_matrix, lp_optimum, owner_matrix, random_model, random_policy
+from oracles import as_mdp, flow_matrix, lp_optimum, nearest_displacement, owner_matrix, random_model, random_policy
 
 MODELS = {
     "dense": (random_model(0, states=6, actions=3), False),
@@ -112,6 +112,11 @@ def test_where_no_policy_obeys_that_is_proven_and_the_nearest_is_found():
     solution = problem.solve(method="interior")
     assert solution.status is cm.Status.INFEASIBLE
     solution.certificate.check(problem)
+    v, _ = nearest_displacement(model, Xi, np.full(len(Xi), 0.9 * least))
+    low, high = solution.infeasibility.distance
+    assert low <= np.linalg.norm(v) * (1 + 1e-6)
+    assert np.linalg.norm(v) * (1 - 1e-6) <= high <= (1 + 1e-5) * low
+    np.testing.assert_allclose(solution.infeasibility.displacement, v, atol=1e-4 * np.linalg.norm(v))
 
 
 def test_it_refuses_what_it_cannot_solve():
