@@ -188,7 +188,9 @@ def test_nothing_is_left_of_other_markup(elements):
 
 def test_every_public_name_is_in_the_reference(elements):
     ids = set().union(*(found.ids for page, found in elements.items() if page.startswith("api/")))
-    names = [name for name in cm.__all__ if name != "worlds"] + [f"worlds.{name}" for name in cm.worlds.__all__]
+    rooms = {"worlds": cm.worlds, "criteria": cm.criteria}
+    names = [name for name in cm.__all__ if name not in rooms]
+    names += [f"{room}.{name}" for room, module in rooms.items() for name in module.__all__]
     assert [name for name in names if f"cvxmdp.{name}" not in ids] == []
     for kind in (cm.MDP, cm.Problem, cm.Solution, cm.Policy, cm.Sweep):
         methods = [name for name, entry in vars(kind).items() if callable(entry) and not name.startswith("_")]

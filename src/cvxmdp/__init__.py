@@ -9,7 +9,7 @@
 >>> solution.certificate.check(problem)
 """
 
-from cvxmdp import worlds
+from cvxmdp import criteria, worlds
 from cvxmdp.certificate import Certificate, CertificateError
 from cvxmdp.constraints import (
     Bounds,
@@ -92,6 +92,7 @@ __all__ = [
     "Status",
     "Sweep",
     "Vertices",
+    "criteria",
     "load",
     "load_solution",
     "play",
