@@ -9,6 +9,7 @@ from cvxmdp.constraints import kernels as sets
 from cvxmdp.dynamics import in_order, kernels
 from cvxmdp.engines import elementwise
 from cvxmdp.engines import kernels as frozen
+from cvxmdp.engines.frozen import frozen_program
 
 GAMMA = 0.9
 
@@ -139,9 +140,7 @@ def test_the_frozen_program_does_not_depend_on_threads():
     found = []
     for parts in (1, 3):
         lam = np.ones(12)
-        p, steps = frozen.interior_point(
-            A, x, first, room, np.ones(12, bool), np.zeros((12, 12)), lam, 1e-3, 1e-7, 100, parts
-        )
+        p, steps = frozen.interior_point(frozen_program(A, x, first, room), lam, 1e-3, 1e-7, 100, parts)
         assert steps > 0
         assert np.all(A[:, 1:].T @ p / 400 <= room + 1e-6)
         found.append((A[:, 0] @ p / 400, steps))

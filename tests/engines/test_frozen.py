@@ -1,5 +1,7 @@
 """The program with frozen visits against HiGHS on the same program written out, and the rounds that use it."""
 
+from dataclasses import replace
+
 import clarabel
 import hypothesis
 import numpy as np
@@ -12,8 +14,7 @@ from scipy.optimize import linprog
 import cvxmdp as cm
 import fresh
 from cvxmdp.engines import frozen
-from cvxmdp.engines.frozen import solve_frozen
-from cvxmdp.ranks.world import ALONE
+from cvxmdp.engines.frozen import frozen_program, solve_frozen
 from oracles import conic_optimum
 
 ACCURACY = 1e-9
@@ -47,7 +48,7 @@ def highs(A, x, first, room, equal):
 
 
 def check(A, x, first, room, equal):
-    found = solve_frozen(A, x, first, room, equal, np.where(equal, 0.0, 0.3), ACCURACY)
+    found = solve_frozen(frozen_program(A, x, first, room, equal), np.where(equal, 0.0, 0.3), ACCURACY)
     assert found is not None
     best = highs(A, x, first, room, equal)
     assert best.status == 0
@@ -91,9 +92,9 @@ def test_large_programs_begin_at_the_prices_of_a_sample(seed, states, monkeypatc
     check(*given)
     drawn = []
 
-    def misleading(rows):
-        drawn.append(rows.x.size)
-        return frozen.Rows(-rows.A[: rows.first[5]], rows.x[:5], rows.first[:6], rows.world)
+    def misleading(whole):
+        drawn.append(whole.x.size)
+        return replace(whole, A=-whole.A[: whole.first[5]], x=whole.x[:5], first=whole.first[:6])
 
     monkeypatch.setattr(frozen, "_sampled", misleading)
     check(*given)
@@ -101,9 +102,9 @@ def test_large_programs_begin_at_the_prices_of_a_sample(seed, states, monkeypatc
 
 
 def test_a_sample_weighs_as_much_as_the_whole():
-    A, x, first, _, _ = program(3, 1000)
+    A, x, first, room, equal = program(3, 1000)
     x[17] = 0.5  # a state that is visited half of the time
-    sample = frozen._sampled(frozen.Rows(A, x, first, ALONE))
+    sample = frozen._sampled(frozen_program(A, x, first, room, equal))
     some, weights, ends = sample.A, sample.x, sample.first
     assert weights.sum() == pytest.approx(x.sum())
     assert weights.max() == pytest.approx(0.5, rel=0.05)
@@ -118,7 +119,7 @@ def test_a_sample_weighs_as_much_as_the_whole():
 def test_advantages_of_other_sizes(scale):
     A, x, first, room, equal = program(5)
     A[:, 0] *= scale
-    found = solve_frozen(A, x, first, room, equal, np.full(3, 0.3), ACCURACY * scale)
+    found = solve_frozen(frozen_program(A, x, first, room, equal), np.full(3, 0.3), ACCURACY * scale)
     best = highs(A, x, first, room, equal)
     assert (np.repeat(x, np.diff(first)) * found.policy) @ A[:, 0] == pytest.approx(best.fun, abs=1e-6 * scale)
 
@@ -128,7 +129,7 @@ def test_a_state_that_is_never_visited_takes_its_best_action():
     counts = np.diff(first)
     s = int(np.argmax(counts))
     x[s] = 0.0
-    found = solve_frozen(A, x, first, room + 1.0, equal, np.full(3, 0.3), ACCURACY)
+    found = solve_frozen(frozen_program(A, x, first, room + 1.0, equal), np.full(3, 0.3), ACCURACY)
     pairs = np.arange(first[s], first[s + 1])
     priced = A[pairs, 0] + A[pairs, 1:] @ found.multipliers
     np.testing.assert_array_equal(found.policy[pairs], (pairs == pairs[np.argmin(priced)]).astype(float))
@@ -137,7 +138,7 @@ def test_a_state_that_is_never_visited_takes_its_best_action():
 def test_a_program_without_a_solution_has_none():
     A, x, first, room, equal = program(1)
     assert highs(A, x, first, room - 10.0, equal).status == 2
-    assert solve_frozen(A, x, first, room - 10.0, equal, np.full(3, 0.3), ACCURACY) is None
+    assert solve_frozen(frozen_program(A, x, first, room - 10.0, equal), np.full(3, 0.3), ACCURACY) is None
 
 
 @pytest.mark.parametrize("branching", [0.05, 0.5])
@@ -166,7 +167,7 @@ def test_limits_that_give_way_are_met_as_a_qp_solver_meets_them(seed, states, li
     A = A if cost else np.hstack([np.zeros((len(A), 1)), A[:, 1:]])
     root = np.random.default_rng([seed, 5]).normal(size=(limits, limits + 1))
     G = root @ root.T + 0.1 * np.eye(limits)
-    found = solve_frozen(A, x, first, room, equal, np.where(equal, 0.0, 0.3), ACCURACY, give=G)
+    found = solve_frozen(frozen_program(A, x, first, room, equal, G), np.where(equal, 0.0, 0.3), ACCURACY)
     assert found is not None
     counts = np.diff(first)
     weights = np.repeat(x, counts)

@@ -20,7 +20,7 @@ import numpy as np
 
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.engines.base import Answer, Proposal, Proposals, Task
-from cvxmdp.engines.frozen import solve_elastic, solve_frozen
+from cvxmdp.engines.frozen import frozen_program, solve_elastic, solve_frozen
 from cvxmdp.engines.mixture import Mixture, column
 from cvxmdp.mdp import Array
 from cvxmdp.ranks.scattered import as_array
@@ -56,11 +56,12 @@ def rounds(task: Task, mixture: Mixture, pi: Array) -> Proposals:
         sizes = sizes_of @ d  # |c|'d and |E|'d, which the tolerance is relative to
         missed = np.where(equal, np.abs(room), -room) / np.maximum(np.maximum(np.abs(limits), sizes[1:]), 1e-300)
         excess = float(np.max(missed, initial=0.0))
-        frozen = solve_frozen(A, x, dynamics.first, room, equal, prices, accuracy, near)
+        program = frozen_program(A, x, dynamics.first, room, equal)
+        frozen = solve_frozen(program, prices, accuracy, near)
         if frozen is None:  # with these visits no policy obeys
             if np.any(equal) or np.all(room >= 0):
                 break
-            elastic = solve_elastic(A, x, dynamics.first, room, prices, accuracy)
+            elastic = solve_elastic(program, prices, accuracy)
             if elastic is None:
                 break
             pi, found = elastic.policy, elastic.multipliers
@@ -144,9 +145,8 @@ def soft_rounds(task: Task, sides: SoftRows, pi: Array) -> Generator[Proposal, A
         x, V, A = dynamics.evaluate(pi, costs, max(1e-3 * accuracy, LEAST_ACCURACY), x, V)
         J = (1 - dynamics.gamma) * (dynamics.rho @ V)
         d, room = x[dynamics.owner] * pi, sides.limits - J[1:]
-        frozen = solve_frozen(
-            A, x, dynamics.first, room, sides.equal, prices, accuracy, near=True, give=unit * sides.gram
-        )
+        program = frozen_program(A, x, dynamics.first, room, sides.equal, unit * sides.gram)
+        frozen = solve_frozen(program, prices, accuracy, near=True)
         if frozen is None:
             return False
         prices = m = frozen.multipliers
