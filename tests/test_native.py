@@ -76,7 +76,7 @@ def test_products_are_those_of_the_matrix(kind, count):
     gram = kernels.gram(*csr, m.owner, GAMMA, d, m.states)
     np.testing.assert_allclose(np.tril(gram), np.tril((m.M.T @ (m.M * d[:, None])).toarray()), atol=1e-11)
     E = sp.random_array((m.pairs, 3), density=0.5, rng=rng, format="csr")
-    crossed = kernels.crossed(*csr, m.owner, GAMMA, m.states, d, E.data, E.indices, E.indptr, 3)
+    crossed = kernels.crossed(*csr, m.owner, GAMMA, m.states, d, (E.data, E.indices, E.indptr), 3)
     np.testing.assert_allclose(crossed, (E * d[:, None]).T @ dense, atol=1e-12)
 
 
@@ -97,24 +97,26 @@ def test_a_policy_takes_its_rows(kind, count):
 @pytest.mark.parametrize("upward", [True, False])
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 def test_sweeps_in_order_reach_bellmans_equation_and_the_flow(kind, upward, count):
-    m, csr = MODEL, MODEL.csr(kind)
+    m = MODEL
+    model = in_order.NumberedModel(*m.csr(kind), m.first, GAMMA)
     c, V, pair = MODEL.rng.random(m.pairs), np.zeros(m.states), np.zeros(m.states, np.int64)
     for _ in range(300):
-        if in_order.improve(*csr, m.first, GAMMA, c, V, pair, upward, count, 1e-13, 0.0, 4)[1]:
+        if in_order.improve(model, c, V, pair, upward, count, (1e-13, 0.0))[1]:
             break
     total = c + GAMMA * (m.P @ V)
     np.testing.assert_allclose(V, np.minimum.reduceat(total, m.first[:-1]), atol=1e-11)
     np.testing.assert_allclose(total[pair], V, atol=1e-11)
     pi, waiting, x = np.zeros(m.pairs), np.ones(m.states), np.zeros(m.states)
     pi[pair] = 1.0
-    left, reached = in_order.push_often(*csr, m.first, GAMMA, pi, waiting, x, upward, 1e-16, 1e-9, 1.0, 500)
+    rest = in_order.Rest(1e-16, 1e-9, 1.0)
+    left, reached = in_order.push_often(model, pi, waiting, x, upward, rest, 500)
     assert reached
     assert left <= 1e-9
     np.testing.assert_allclose(x - GAMMA * (m.P[pair].T @ x), 1.0, atol=1e-8)
     rows, columns = m.P[pair].nonzero()
     chance = m.P[pair].data
     expected = [chance[mark].sum() / m.states for mark in (V[columns] < V[rows], columns < rows, columns > rows)]
-    np.testing.assert_allclose(in_order.downhill(*csr, pair, V), expected, atol=1e-12)
+    np.testing.assert_allclose(in_order.downhill(model, pair, V), expected, atol=1e-12)
 
 
 def test_projections_do_not_depend_on_threads():

@@ -131,13 +131,10 @@ def crossed(
     gamma: float,
     num_states: int,
     weights: Array,
-    e_data: Array,
-    e_indices: Whole,
-    e_indptr: Whole,
+    E: tuple[Array, Whole, Whole],
     num_rows: int,
 ) -> Array:
     """Dense ``E diag(weights) M`` for a sparse E given by its columns, one column a pair."""
     out = np.zeros((num_rows, num_states))
-    E = (e_data, e_indices, e_indptr)
     _dynamics.crossed(data, indices, indptr, owner, gamma, num_states, weights, *E, out)
     return out

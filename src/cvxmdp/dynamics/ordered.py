@@ -20,13 +20,12 @@ import scipy.sparse as sp
 
 from cvxmdp import interrupts, threads
 from cvxmdp.dynamics import in_order
+from cvxmdp.dynamics.in_order import NumberedModel, Rest
 from cvxmdp.mdp import Array, Indices
 from cvxmdp.ranks.halo import NO_HALO, Halo, NoHalo
 
 MOST_SWEEPS, MOST_PUSHES = 300, 2000
 """Sweeps for values and for visits after which factors or Krylov methods are faster."""
-POLICY_SWEEPS = 4
-"""Sweeps with the policy held after each that improves it: they read a fraction of P."""
 ROUNDING = 1e-13
 """Relative to the value, or to all that flows in: less is not pursued."""
 PATIENCE = 40
@@ -45,8 +44,7 @@ PARALLEL_STATES = 10_000
 class Arranged:
     """The model with states numbered in some order."""
 
-    csr: tuple[Any, Any, Any]
-    first: Indices
+    model: NumberedModel
     halo: Halo | NoHalo
     states: Indices | None
     """The states in this order, or None for the model's own numbers."""
@@ -58,7 +56,7 @@ class Ordered:
 
     def __init__(self, P: Any, first: Indices, gamma: float, halo: Halo | NoHalo = NO_HALO) -> None:
         self._gamma, self._P, self._world = gamma, P, halo.world
-        self._own = Arranged((P.data, P.indices, P.indptr), first, halo, None, None)
+        self._own = Arranged(NumberedModel(P.data, P.indices, P.indptr, first, gamma), halo, None, None)
         self.forget()
         self.sweeps = 0
         self._large = first.size > PARALLEL_STATES
@@ -80,7 +78,7 @@ class Ordered:
 
         It begins at V, or above all values, from where what is known of good states spreads fastest.
         """
-        num_states = self._own.first.size - 1
+        num_states = self._own.model.first.size - 1
         if V is None:
             V = np.full(num_states, float(self._world.largest(np.max(c, initial=-np.inf))) / (1 - self._gamma))
         changes: list[float] = []
@@ -93,10 +91,8 @@ class Ordered:
                     break
             upward = self._upward if self.known else k % 2 == 0
             V[num_states:] = self._at.halo.values(V)
-            change, reached = in_order.improve(
-                *self._at.csr, self._at.first, self._gamma, c, V, pair, upward, parts, 0.1 * tolerance, ROUNDING,
-                POLICY_SWEEPS,
-            )  # fmt: skip
+            goal = 0.1 * tolerance, ROUNDING
+            change, reached = in_order.improve(self._at.model, c, V, pair, upward, parts, goal)
             change, reached = float(self._world.largest(change)), self._world.every(reached)
             changes.append(change)
             self.sweeps += 1
@@ -123,12 +119,11 @@ class Ordered:
         goal = 2 * ROUNDING * float(self._world.total(inflow.sum())) if share == 1.0 else np.inf
         # What is left in all states together must be within the goal, and x adds up to 1 / (1 - gamma) of the inflow.
         least = 0.1 * ROUNDING * (1 - self._gamma) if share == 1.0 else 0.1 * share
+        rest = Rest(least, goal, share)
         # A large model is left after each push, so that Ctrl-C is heard, and one on several ranks to pass things on.
         at_once = 1 if self._large or self._world.size > 1 else self._patience
         for done in range(at_once, MOST_PUSHES, at_once):
-            left, reached = in_order.push_often(
-                *at.csr, at.first, self._gamma, pi, waiting, x, not self._upward, least, goal, share, at_once
-            )
+            left, reached = in_order.push_often(at.model, pi, waiting, x, not self._upward, rest, at_once)
             if self._world.size > 1:
                 waiting = np.append(at.halo.home(waiting), np.zeros(at.halo.size))
                 left = float(self._world.total(waiting.sum()))
@@ -145,7 +140,7 @@ class Ordered:
     def _enter(self, V: Array, c: Array) -> tuple[Array, Array, Indices]:
         """Copies of V, with room for guests, and c, and room for pairs, in the arranged numbers."""
         at = self._at
-        pair = at.first[:-1].copy()
+        pair = at.model.first[:-1].copy()
         V, c = (V, c) if at.states is None else (V[at.states], c[at.pairs])
         return np.append(V, np.zeros(at.halo.size)), c, pair
 
@@ -161,9 +156,9 @@ class Ordered:
 
     def _arrange(self, V: Array, c: Array, pair: Indices, final: bool) -> tuple[Array, Array, Indices]:
         """Choose the order of V: the states' own numbers, if the flow follows them, or those of a copy."""
-        world, states = self._world, self._own.first.size - 1
+        world, states = self._world, self._own.model.first.size - 1
         # Where states are spread over ranks, those elsewhere count as higher.
-        found = in_order.downhill(*self._own.csr, pair, self._own.halo.everywhere(V)) if states else (0.0, 0.0, 0.0)
+        found = in_order.downhill(self._own.model, pair, self._own.halo.everywhere(V)) if states else (0.0, 0.0, 0.0)
         by_value, lower, higher = world.total(np.array(found) * states) / world.total(states)
         self._at = self._own
         if by_value < DOWNHILL:
@@ -173,7 +168,7 @@ class Ordered:
         else:
             self.known, self._upward = final, True
             order = np.argsort(V, kind="stable")
-            first = self._own.first
+            first = self._own.model.first
             counts = np.diff(first)[order]
             ends = np.concatenate([[0], np.cumsum(counts)])
             pairs = np.arange(ends[-1]) + np.repeat(first[order] - ends[:-1], counts)
@@ -181,5 +176,6 @@ class Ordered:
             position[order] = np.arange(V.size)
             P = sp.csr_array(self._P[pairs])
             halo = self._own.halo.renumbered(position)
-            self._at = Arranged((P.data, position[P.indices], P.indptr), ends, halo, order, pairs)
+            model = NumberedModel(P.data, position[P.indices], P.indptr, ends, self._gamma)
+            self._at = Arranged(model, halo, order, pairs)
         return self._enter(V, c)
