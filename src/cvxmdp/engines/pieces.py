@@ -1,7 +1,7 @@
 """What the Newton engine minimizes, piece by piece.
 
 Each piece is a smooth function of the occupancy d that stands for a convex function h with its multiplier u: the
-envelope ``min over z of h(z) + |y - z|^2 / (2 sigma)`` at ``y = d + sigma u``, attained at ``z = prox(y)``.  Its
+Moreau envelope ``min over z of h(z) + |y - z|^2 / (2 sigma)`` at ``y = d + sigma u``, attained at ``z = prox(y)``.  Its
 gradient ``(y - z) / sigma`` is the next multiplier, and its Hessian is the prox's response over sigma.
 """
 
