@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -155,30 +157,95 @@ def _automatic(constraints: Sequence[Constraint], terms: Sequence[Term], mdp: MD
     _check_ranks(None, constraints, terms, mdp)
     if mdp.world is not None:
         return _on_ranks(constraints, terms)
-    linear, general = Mixing().needs(constraints, terms) is None, _general(constraints, terms, mdp)
-    last = _conic(constraints, terms, mdp)
-    rows = sum(c.parts for c in constraints if c.is_rows)
-    interior: list[Engine] = [Interior()] if mdp.num_states <= INTERIOR_STATES else []
-    seconds = np.inf if _own(constraints, terms) else _path_seconds(mdp, constraints)
-    path: list[Engine] = [Path()] if seconds <= PATH_SECONDS else []
-    mixes = bool(path) and _mixes_quickly(mdp)
-    # Factors of models that mix quickly fill up, which the prediction does not see.
-    quick = seconds <= PATH_QUICK and not (mixes and mdp.num_states > PATH_FIRST)
-    local = bool(path) and (quick or (not mixes and _local(mdp)))
-    if linear and rows <= FEW_ROWS:
-        equal = any(c.has_equal for c in constraints)
-        first_path = local and mdp.num_states <= PATH_FIRST and not mixes
-        both: list[Engine] = [*path, Mixing()] if path and (equal or first_path) else [Mixing(), *path]
-        return [*both, *last]
-    if linear and rows <= min(MANY_ROWS, mdp.num_states // STATES_PER_ROW):
-        return [Mixing(), *path, *interior, *last]
-    if linear and interior:
-        by_rows = PATH_STEPS * mdp.num_states**3 / ROWS_SPEED
-        both = [*path, *interior] if local or seconds <= CAUTION * by_rows else [*interior, *path]
-        return [*both, *(last or general)]
-    if Dual().needs(constraints, terms) is None and not local:
-        return [Dual(), *path, *general]
-    return [*path, *general]
+    case = Case(constraints, terms, mdp)
+    rules = (_few_rows, _some_rows, _many_rows, _one_curve)
+    return next((chosen for rule in rules if (chosen := rule(case)) is not None), [*case.path, *case.general])
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A problem, and what the choice of engines depends on."""
+
+    constraints: Sequence[Constraint]
+    terms: Sequence[Term]
+    mdp: MDP
+
+    @cached_property
+    def rows(self) -> float:
+        """How many linear rows it has; infinitely many where it is not a cost under linear rows alone."""
+        linear = Mixing().needs(self.constraints, self.terms) is None
+        return sum(c.parts for c in self.constraints if c.is_rows) if linear else np.inf
+
+    @cached_property
+    def seconds(self) -> float:
+        """How long path following is predicted to take; infinitely long where it does not take the problem."""
+        return np.inf if _own(self.constraints, self.terms) else _path_seconds(self.mdp, self.constraints)
+
+    @cached_property
+    def path(self) -> list[Engine]:
+        """Path following, where that is not too long."""
+        return [Path()] if self.seconds <= PATH_SECONDS else []
+
+    @cached_property
+    def mixes(self) -> bool:
+        """Whether the model mixes quickly, where path following takes the problem."""
+        return bool(self.path) and _mixes_quickly(self.mdp)
+
+    @cached_property
+    def local(self) -> bool:
+        """Whether path following has small factors."""
+        # Factors of models that mix quickly fill up, which the prediction does not see.
+        quick = self.seconds <= PATH_QUICK and not (self.mixes and self.mdp.num_states > PATH_FIRST)
+        return bool(self.path) and (quick or (not self.mixes and _local(self.mdp)))
+
+    @cached_property
+    def interior(self) -> list[Engine]:
+        """Interior points, where their factors are not too large."""
+        return [Interior()] if self.mdp.num_states <= INTERIOR_STATES else []
+
+    @cached_property
+    def conic(self) -> list[Engine]:
+        """The conic program, if it takes the problem and is worth its time."""
+        return _conic(self.constraints, self.terms, self.mdp)
+
+    @cached_property
+    def general(self) -> list[Engine]:
+        """Engines that take every problem."""
+        return _general(self.constraints, self.terms, self.mdp)
+
+
+def _few_rows(case: Case) -> list[Engine] | None:
+    """Mix, or follow the path first in small local models and under equalities."""
+    if case.rows > FEW_ROWS:
+        return None
+    equal = any(c.has_equal for c in case.constraints)
+    small = case.local and case.mdp.num_states <= PATH_FIRST and not case.mixes
+    both = [*case.path, Mixing()] if case.path and (equal or small) else [Mixing(), *case.path]
+    return [*both, *case.conic]
+
+
+def _some_rows(case: Case) -> list[Engine] | None:
+    """Mix first, in models of enough states a row."""
+    if case.rows > min(MANY_ROWS, case.mdp.num_states // STATES_PER_ROW):
+        return None
+    return [Mixing(), *case.path, *case.interior, *case.conic]
+
+
+def _many_rows(case: Case) -> list[Engine] | None:
+    """Take path following or interior points first, whichever is predicted to be faster."""
+    if case.rows == np.inf or not case.interior:
+        return None
+    by_rows = PATH_STEPS * case.mdp.num_states**3 / ROWS_SPEED
+    path_first = case.local or case.seconds <= CAUTION * by_rows
+    both = [*case.path, *case.interior] if path_first else [*case.interior, *case.path]
+    return [*both, *(case.conic or case.general)]
+
+
+def _one_curve(case: Case) -> list[Engine] | None:
+    """Take the dual first, which needs no factors, in models that are not local."""
+    if case.local or Dual().needs(case.constraints, case.terms) is not None:
+        return None
+    return [Dual(), *case.path, *case.general]
 
 
 def _own(constraints: Sequence[Constraint], terms: Sequence[Term]) -> bool:
