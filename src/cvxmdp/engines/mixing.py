@@ -21,6 +21,7 @@ from scipy.special import entr
 
 from cvxmdp.blocks import Constraint, Term
 from cvxmdp.engines.base import Engine, Proposal, Proposals, Task, needs_rows
+from cvxmdp.engines.halving import Halving
 from cvxmdp.engines.mixture import Mixture, column
 from cvxmdp.engines.prover import Candidate
 from cvxmdp.engines.rounds import MET, SoftRows, rounds, soft_rounds
@@ -141,16 +142,15 @@ class Mixing(Engine):
 
     def _lower_distance(self, task: Task, mixture: Mixture) -> Proposals:
         """Lower the distance to rows that give way."""
-        distance, least, stuck = _distance(task.best), np.inf, 0
-        while stuck < PATIENCE:
+        distance, halving = _distance(task.best), Halving()
+        while halving.since < PATIENCE:
             weights, multipliers = mixture.nearest(distance)
             duals = [mixture.dual(multipliers)]
             answer = yield Proposal(
                 partial(mixture.mix, weights), partial(list, duals), ready=True, said=_said(mixture)
             )
             distance = min(distance, _distance(answer.candidate))
-            stuck = 0 if answer.missing < 0.5 * least else stuck + 1
-            least = min(least, answer.missing)
+            halving.note(answer.missing)
             if not mixture.add_policy(answer.bound.pairs):
                 return
 

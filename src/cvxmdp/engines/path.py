@@ -25,6 +25,7 @@ import numpy as np
 from cvxmdp import interrupts
 from cvxmdp.dynamics.normal import LONG_STATES
 from cvxmdp.engines.base import Engine, Proposal, Proposals, Task
+from cvxmdp.engines.halving import Halving
 from cvxmdp.engines.path_program import Program
 from cvxmdp.mdp import Array
 from cvxmdp.threads import one_blas_thread
@@ -109,14 +110,13 @@ class Stall:
     """Notes steps without progress towards the limits: multipliers then may prove that no policy obeys."""
 
     def __init__(self, tolerance: float) -> None:
-        self.tolerance, self.least, self.since = tolerance, np.inf, 0
+        self.tolerance, self.halving = tolerance, Halving()
 
     def found(self, missing: float) -> bool:
         """Say whether it is time to try a proof, once every few steps."""
-        self.since = 0 if missing < 0.5 * self.least else self.since + 1
-        self.least = min(self.least, missing)
-        stalled = self.since >= STALL and missing > self.tolerance
-        self.since = 0 if stalled else self.since
+        stalled = self.halving.note(missing) >= STALL and missing > self.tolerance
+        if stalled:
+            self.halving.since = 0
         return stalled
 
 

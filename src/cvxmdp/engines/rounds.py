@@ -15,12 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from cvxmdp.constraints.linear import Linear
+from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines.base import Answer, Proposal, Proposals, Task
 from cvxmdp.engines.frozen import frozen_program, solve_elastic, solve_frozen
+from cvxmdp.engines.halving import Halving
+from cvxmdp.engines.kernels import Mask
 from cvxmdp.engines.mixture import Mixture, column
 from cvxmdp.mdp import Array
 from cvxmdp.ranks.scattered import as_array
@@ -45,18 +49,16 @@ def rounds(task: Task, mixture: Mixture, pi: Array) -> Proposals:
     """Solve the program with frozen visits and evaluate its policy, round after round, until that gets stuck."""
     dynamics, costs, limits, equal = task.dynamics, *mixture.frozen_rows()
     prices, sizes_of = np.where(equal, 0.0, FIRST_PRICE), np.abs(costs).T
-    x = V = None
-    least, stuck, was_close, near = 1.0, 0, False, False
+    now: Evaluated | None = None
+    halving, was_close, near = Halving(1.0), False, False
     for _ in range(MOST_ROUNDS):
         # The next round misses about the square of what the last one missed: more exactness would be lost.
-        accuracy = min(max(0.01 * least**2, 0.01 * task.tolerance), 1e-3)
-        x, V, A = dynamics.evaluate(pi, costs, 1e-3 * accuracy, x, V)
-        J = (1 - dynamics.gamma) * (dynamics.rho @ V)
-        d, room = x[dynamics.owner] * pi, limits - J[1:]
+        accuracy = min(max(0.01 * halving.least**2, 0.01 * task.tolerance), 1e-3)
+        now = evaluated(dynamics, pi, costs, limits, 1e-3 * accuracy, now)
+        J, d, room = now.J, now.d, now.room
         sizes = sizes_of @ d  # |c|'d and |E|'d, which the tolerance is relative to
-        missed = np.where(equal, np.abs(room), -room) / np.maximum(np.maximum(np.abs(limits), sizes[1:]), 1e-300)
-        excess = float(np.max(missed, initial=0.0))
-        program = frozen_program(A, x, dynamics.first, room, equal)
+        excess = _excess(room, equal, np.maximum(np.abs(limits), sizes[1:]))
+        program = frozen_program(now.A, now.x, dynamics.first, room, equal)
         frozen = solve_frozen(program, prices, accuracy, near)
         if frozen is None:  # with these visits no policy obeys
             if np.any(equal) or np.all(room >= 0):
@@ -77,19 +79,49 @@ def rounds(task: Task, mixture: Mixture, pi: Array) -> Proposals:
         yield Proposal(
             partial(np.copy, d),
             partial(_duals, task, mixture, prices),
-            partial(_value, mixture.cost_scale, V, prices),
+            partial(_value, mixture.cost_scale, now.V, prices),
             residual=excess,
             # One round more makes the limits all but exact.
             ready=close and (excess <= MET * task.tolerance or was_close),
             said=SAID,
         )
         was_close = close
-        stuck = 0 if max(excess, gap) < 0.5 * least else stuck + 1
-        least = min(least, max(excess, gap))
-        if stuck == PATIENCE:
+        if halving.note(max(excess, gap)) == PATIENCE:
             break
         pi = frozen.policy
     mixture.add(column(dynamics.occupancy(pi)))
+
+
+class Evaluated(NamedTuple):
+    """A policy, evaluated for the cost and for each row."""
+
+    x: Array
+    """Visits of the states."""
+    V: Array
+    """Values, a column each."""
+    A: Array
+    """Advantages, a column each."""
+    J: Array
+    """What it costs, and what its rows are."""
+    d: Array
+    room: Array
+    """What it leaves of each limit."""
+
+
+def evaluated(
+    dynamics: Dynamics, pi: Array, costs: Array, limits: Array, accuracy: float, last: Evaluated | None
+) -> Evaluated:
+    """Evaluate a policy, from what the last one did."""
+    before = (None, None) if last is None else (last.x, last.V)
+    x, V, A = dynamics.evaluate(pi, costs, accuracy, *before)
+    J = (1 - dynamics.gamma) * (dynamics.rho @ V)
+    return Evaluated(x, V, A, J, x[dynamics.owner] * pi, limits - J[1:])
+
+
+def _excess(room: Array, equal: Mask, sizes: Array) -> float:
+    """Return by how many times its size the worst limit is missed."""
+    missed = np.where(equal, np.abs(room), -room) / np.maximum(sizes, 1e-300)
+    return float(np.max(missed, initial=0.0))
 
 
 def _duals(task: Task, mixture: Mixture, multipliers: Array) -> list[Array]:
@@ -138,14 +170,13 @@ def soft_rounds(task: Task, sides: SoftRows, pi: Array) -> Generator[Proposal, A
     """Lower half the squared distance to the rows, from the policy ``pi``; return whether it is close to the least."""
     dynamics, unit, margin = task.dynamics, sides.unit, sides.margin
     costs = np.ascontiguousarray(np.vstack([np.zeros_like(task.c), sides.rows]).T)
-    prices, least, stuck = sides.prices, 1.0, 0
-    x = V = None
+    prices, halving = sides.prices, Halving(1.0)
+    now: Evaluated | None = None
     for _ in range(MOST_ROUNDS):
-        accuracy = margin * min(max(0.01 * least**2, 0.1 * CLOSEST), 1e-3)
-        x, V, A = dynamics.evaluate(pi, costs, max(1e-3 * accuracy, LEAST_ACCURACY), x, V)
-        J = (1 - dynamics.gamma) * (dynamics.rho @ V)
-        d, room = x[dynamics.owner] * pi, sides.limits - J[1:]
-        program = frozen_program(A, x, dynamics.first, room, sides.equal, unit * sides.gram)
+        accuracy = margin * min(max(0.01 * halving.least**2, 0.1 * CLOSEST), 1e-3)
+        now = evaluated(dynamics, pi, costs, sides.limits, max(1e-3 * accuracy, LEAST_ACCURACY), now)
+        d, room = now.d, now.room
+        program = frozen_program(now.A, now.x, dynamics.first, room, sides.equal, unit * sides.gram)
         frozen = solve_frozen(program, prices, accuracy, near=True)
         if frozen is None:
             return False
@@ -154,13 +185,12 @@ def soft_rounds(task: Task, sides: SoftRows, pi: Array) -> Generator[Proposal, A
         high = float(away @ away) / (2 * unit)
         low = frozen.least - float(m @ room) - unit * float(m @ sides.gram @ m) / 2
         missing = (high - low) / margin
-        stuck = 0 if missing < 0.5 * least else stuck + 1
-        least = min(least, missing)
-        done = missing <= CLOSEST or stuck == (SOFT_PATIENCE if least > CLOSE else 1)
+        stuck = halving.note(missing)
+        done = missing <= CLOSEST or stuck == (SOFT_PATIENCE if halving.least > CLOSE else 1)
         yield Proposal(
             partial(np.copy, d),
             partial(sides.duals, prices),
-            partial(_value, unit, V, prices),
+            partial(_value, unit, now.V, prices),
             residual=float(np.sqrt(2 * unit * high)),
             ready=done,
             said=SAID,
@@ -168,4 +198,4 @@ def soft_rounds(task: Task, sides: SoftRows, pi: Array) -> Generator[Proposal, A
         if done:
             break
         pi = frozen.policy
-    return least <= CLOSE
+    return halving.least <= CLOSE
