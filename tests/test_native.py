@@ -76,7 +76,7 @@ def test_products_are_those_of_the_matrix(kind, count):
     gram = kernels.gram(*csr, m.owner, GAMMA, d, m.states)
     np.testing.assert_allclose(np.tril(gram), np.tril((m.M.T @ (m.M * d[:, None])).toarray()), atol=1e-11)
     E = sp.random_array((m.pairs, 3), density=0.5, rng=rng, format="csr")
-    crossed = kernels.crossed(*csr, m.owner, GAMMA, m.states, d, (E.data, E.indices, E.indptr), 3)
+    crossed = kernels.crossed(csr, m.owner, GAMMA, m.states, d, (E.data, E.indices, E.indptr), 3)
     np.testing.assert_allclose(crossed, (E * d[:, None]).T @ dense, atol=1e-12)
 
 

@@ -44,6 +44,17 @@ def test_a_new_engine_has_a_name_by_one_entry_of_the_table(monkeypatch):
         cm.Problem(cm.worlds.gridworld(size=4), "time", [LIMIT]).solve(method="none")
 
 
+def test_seconds_are_booked_under_the_engine_that_took_them():
+    class Helped(Guess):
+        helped = True
+
+    stats = cm.Problem(cm.worlds.gridworld(size=4), "time", [LIMIT]).solve(method=Helped()).stats
+    assert stats.method.startswith("a guess, then proximal Newton method")
+    engines = {name: seconds for name, seconds in stats.seconds.items() if name in ("guess", *ENGINES)}
+    assert set(engines) == {"guess", "newton"}
+    assert sum(engines.values()) <= stats.seconds["total"]
+
+
 def test_a_new_engine_says_what_it_needs():
     problem = cm.Problem(cm.worlds.gridworld(size=4), ["time", cm.NegativeEntropy()], [LIMIT])
     with pytest.raises(ValueError, match='method "guess" needs a cost alone'):

@@ -124,9 +124,7 @@ def gram(
 
 
 def crossed(
-    data: Array,
-    indices: Whole,
-    indptr: Whole,
+    P: tuple[Array, Whole, Whole],
     owner: Indices,
     gamma: float,
     num_states: int,
@@ -136,5 +134,5 @@ def crossed(
 ) -> Array:
     """Dense ``E diag(weights) M`` for a sparse E given by its columns, one column a pair."""
     out = np.zeros((num_rows, num_states))
-    _dynamics.crossed(data, indices, indptr, owner, gamma, num_states, weights, *E, out)
+    _dynamics.crossed(*P, owner, gamma, num_states, weights, *E, out)
     return out

@@ -143,7 +143,7 @@ class SparseDynamics(Tabular):
             return super().flows(X)
         rows, even = sp.csr_array(X), np.ones(self.num_pairs)
         E = (rows.data, rows.indices, rows.indptr)
-        out = kernels.crossed(*self._csr, self.owner, self.gamma, self.num_states, even, E, X.shape[1]).T
+        out = kernels.crossed(self._csr, self.owner, self.gamma, self.num_states, even, E, X.shape[1]).T
         return np.negative(out, out=out)
 
     def gram(self, weights: Array) -> Any:
