@@ -41,6 +41,7 @@ from cvxmdp.objectives import KL, ConvexTerm, Distance, NegativeEntropy
 from cvxmdp.policy import Policy
 from cvxmdp.prices import PriceRange
 from cvxmdp.problem import Problem
+from cvxmdp.ranks.model import gather, scatter
 from cvxmdp.review import Review
 from cvxmdp.simulate import Simulation
 from cvxmdp.solution import Infeasibility, Relaxation, Solution, Stats
@@ -93,8 +94,10 @@ __all__ = [
     "Sweep",
     "Vertices",
     "criteria",
+    "gather",
     "load",
     "load_solution",
     "play",
+    "scatter",
     "worlds",
 ]

@@ -64,19 +64,19 @@ def _gone(deadline: float) -> bool:
     return (_Time.ranks is None or _Time.ranks.rank == 0) and time.perf_counter() >= deadline
 
 
-def _agreed(flag: bool) -> bool:
+def agreed(flag: bool) -> bool:
     """Return a flag, or where ranks solve together, whether it is raised on some of them."""
     return flag if _Time.ranks is None else _Time.ranks.largest(float(flag)) > 0
 
 
 def requested() -> bool:
     """Whether Ctrl-C was pressed in this solve.  Solves in other threads than the main one go on, as threads do."""
-    return _agreed(_pressed())
+    return agreed(_pressed())
 
 
 def passed(deadline: float) -> bool:
     """Whether a deadline on the clock ``time.perf_counter`` has passed."""
-    return _agreed(_gone(deadline))
+    return agreed(_gone(deadline))
 
 
 def over(deadline: float) -> bool:
@@ -86,7 +86,7 @@ def over(deadline: float) -> bool:
 
 def late() -> bool:
     """Whether Ctrl-C was pressed, or time ran out, so long ago that also inner work should be cut short."""
-    return _agreed(_gone(_Time.deadline + GRACE) or _pressed(time.perf_counter() - GRACE))
+    return agreed(_gone(_Time.deadline + GRACE) or _pressed(time.perf_counter() - GRACE))
 
 
 @contextmanager

@@ -158,6 +158,7 @@ class Problem:
             engines = choose_engines(method, self.constraints, self.terms, self.mdp)
             turned = self.sense == "maximize"
             told = _turning(report) if turned and report is not None else report
+            told = told if self.mdp.world is None else _together(told)
             solve = Solve(self, tolerance, time_limit, told, when_infeasible, explain)
             try:
                 found = solve(engines, max_iterations, warm_start)
@@ -280,6 +281,22 @@ class Problem:
 def _turning(report: Callable[[Progress], object]) -> Callable[[Progress], object]:
     """Tell of what is maximized: inside, its negative is minimized."""
     return lambda progress: report(progress.turned())
+
+
+def _together(report: Callable[[Progress], object] | None) -> Callable[[Progress], bool]:
+    """Tell each rank's callback; what one of them answers or raises counts for all."""
+
+    def tell(progress: Progress) -> bool:
+        answer, raised = False, None
+        try:
+            answer = bool(report(progress)) if report is not None else False
+        except BaseException as error:
+            raised = error
+        if interrupts.agreed(raised is not None):
+            raise raised or _CallbackRaised(RuntimeError("a callback raised an error on another rank"))
+        return interrupts.agreed(answer)
+
+    return tell
 
 
 class _CallbackRaised(BaseException):

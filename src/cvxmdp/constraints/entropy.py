@@ -135,7 +135,7 @@ class Entropic:
         start = (bound - value) / slope if slope < 0 else float(np.max(np.abs(x)) + np.max(self.reference))
         if x.size > LARGE:
             # On a part, seek the multiplier that takes off the part's share of what is to be taken off the whole.
-            y, count, log_ratio = (np.ascontiguousarray(v[::STRIDE]) for v in (x, self.count, self.log_ratio))
+            y, count, log_ratio = (np.copy(v[::STRIDE], order="C") for v in (x, self.count, self.log_ratio))
             out = np.empty_like(y)
             first, _ = kernels.entropic_start(y, count, log_ratio, out)
             share = (value - bound) / STRIDE

@@ -59,8 +59,9 @@ class Ordered:
         self._own = Arranged(NumberedModel(P.data, P.indices, P.indptr, first, gamma), halo, None, None)
         self.forget()
         self.sweeps = 0
-        self._large = first.size > PARALLEL_STATES
-        self._patience = PATIENCE + int(0.2 * np.sqrt(first.size))
+        states = int(self._world.total(first.size - 1))
+        self._large = states >= PARALLEL_STATES
+        self._patience = PATIENCE + int(0.2 * np.sqrt(states))
 
     def forget(self) -> None:
         """Begin anew: an order that suits the values of one cost, or that none does, says nothing of another cost."""

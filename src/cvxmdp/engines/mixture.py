@@ -88,7 +88,7 @@ class Mixture:
         rows = rows.toarray() if hasattr(rows, "toarray") else rows
         sides = (self.signs / self.scale[self.which])[self.kept, None] * rows
         costs = np.vstack([self.task.c / self.cost_scale, sides]).T
-        return np.ascontiguousarray(costs), self.limits[self.kept], self.equal[self.kept]
+        return np.copy(costs, order="C"), self.limits[self.kept], self.equal[self.kept]
 
     def frozen_dual(self, multipliers: Array) -> Array:
         """Turn multipliers of :meth:`frozen_rows` into multipliers of the rows, in units of the cost."""

@@ -147,7 +147,7 @@ class SoftRows:
         rows = linear.rows[self.which]
         self.rows = (
             (self.weights[:, None] * rows)
-            if isinstance(rows, np.ndarray)
+            if not hasattr(rows, "multiply")
             else rows.multiply(self.weights[:, None]).toarray()
         )
         self.limits = sides.limits / sizes[self.which]
@@ -169,7 +169,7 @@ class SoftRows:
 def soft_rounds(task: Task, sides: SoftRows, pi: Array) -> Generator[Proposal, Answer, bool]:
     """Lower half the squared distance to the rows, from the policy ``pi``; return whether it is close to the least."""
     dynamics, unit, margin = task.dynamics, sides.unit, sides.margin
-    costs = np.ascontiguousarray(np.vstack([np.zeros_like(task.c), sides.rows]).T)
+    costs = np.copy(np.vstack([np.zeros_like(task.c), sides.rows]).T, order="C")
     prices, halving = sides.prices, Halving(1.0)
     now: Evaluated | None = None
     for _ in range(MOST_ROUNDS):
