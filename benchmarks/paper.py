@@ -155,7 +155,7 @@ def follow(
     paper = cm.Splitting.as_in_paper()
     settings = cm.Splitting(paper.step, paper.relaxation, inner_steps, adaptive=False, evaluation="direct", prox="qrpi")
     dynamics = problem.mdp.dynamics("direct")
-    blocks = Blocks(problem.constraints, [], problem.mdp.num_pairs)
+    blocks = Blocks(problem.constraints, [], problem.cost)
     inner = Inner(settings, dynamics, problem.cost, np.zeros(problem.mdp.num_states))
     w = np.zeros((1, problem.mdp.num_pairs))
     assert paper.step is not None

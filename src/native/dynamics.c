@@ -136,7 +136,7 @@ static PyObject *advantages(PyObject *self, PyObject *const *args, Py_ssize_t co
     Py_ssize_t threads;
     if (!take(&held, args, count, "dww l f d d D n", &t.data, &t.indices, &t.indptr, &t.owner, &t.gamma, &t.c, &t.V,
               &t.out, &threads) || !alike(&held, &t.indices, &t.indptr)) return NULL;
-    t.width = t.out.size / t.owner.size;
+    t.width = t.owner.size ? t.out.size / t.owner.size : 1;
     return shared(&held, &t, LOOP(t, advantages), t.owner.size, t.data.size * t.width, threads);
 }
 
@@ -173,7 +173,7 @@ static PyObject *evaluated(PyObject *self, PyObject *const *args, Py_ssize_t cou
     Py_ssize_t threads;
     if (!take(&held, args, count, "dww f d D n", &t.data, &t.indices, &t.indptr, &t.gamma, &t.V, &t.out, &threads)
         || !alike(&held, &t.indices, &t.indptr)) return NULL;
-    t.width = t.out.size / (t.indptr.size - 1);
+    t.width = t.indptr.size > 1 ? t.out.size / (t.indptr.size - 1) : 1;
     Loop *loop = t.width == 1 ? LOOP(t, evaluated) : LOOP(t, evaluated_all);
     return shared(&held, &t, loop, t.indptr.size - 1, t.data.size * t.width, threads);
 }

@@ -11,9 +11,9 @@ WORLD = MPI.COMM_WORLD
 SAME = 1e-8
 """Relatively, at a tolerance of a tenth of it."""
 
-LINEAR = ("budget", "a cap", "impossible")
 CASES = [
-    *((model, limit, "mixing") for model in MODELS for limit in LINEAR),
+    *((model, limit, "mixing") for model in MODELS for limit in ("budget", "a cap")),
+    *((model, "impossible", "mixing") for model in ("grid", "queue", "dense", "ragged", "two states")),
     *((model, limit, "dual") for model in ("garnet", "ragged", "two states") for limit in ("entropy", "KL ball")),
     *((model, "ball", "dual") for model in ("garnet", "dense", "ragged", "two states")),
     *((model, limit, "splitting") for model in ("grid", "ragged", "two states") for limit in ("ball", "bounds")),
