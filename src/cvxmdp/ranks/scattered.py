@@ -187,7 +187,7 @@ class Scattered(NDArrayOperatorsMixin):
         empty = local.shape[self.axis if local.ndim == 2 else 0] == 0
         if empty and nothing is not None:
             rest = tuple(n for k, n in enumerate(local.shape) if k != (self.axis if local.ndim == 2 else 0))
-            part = np.full(rest, nothing)
+            part = np.full(rest, _extreme(self.dtype, nothing), dtype=self.dtype)
         else:
             part = ufunc.reduce(local, axis=self.axis if local.ndim == 2 else 0)
         if ufunc in (np.logical_and, np.logical_or):
@@ -199,8 +199,6 @@ class Scattered(NDArrayOperatorsMixin):
             found = ufunc(found, ufunc.reduce(self.tail))
         if initial is not None:
             found = ufunc(found, initial)
-        elif empty and nothing is not None and self.size == 0:
-            raise ValueError("a scattered array without entries has no least or largest one")
         if self.dtype.kind in "iu" and ufunc in (np.minimum, np.maximum):
             found = np.asarray(found).astype(self.dtype)[()]
         return found
@@ -277,6 +275,14 @@ _OVER_RANKS: dict[Any, tuple[str, Any]] = {
     np.logical_or: ("largest", None),
 }
 """Reductions that are known: how ranks agree, and what a rank without entries says."""
+
+
+def _extreme(dtype: Any, nothing: float) -> Any:
+    """Return what a rank without entries says, as a number of the others' kind: else messages would not fit."""
+    if dtype.kind == "f":
+        return nothing
+    limits = np.iinfo(dtype)
+    return limits.max if nothing > 0 else limits.min
 
 
 def _part(x: Any) -> Any:
