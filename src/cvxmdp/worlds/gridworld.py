@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,14 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from cvxmdp.mdp import MDP
+from cvxmdp.ranks.model import even_blocks, from_rows
+from cvxmdp.ranks.world import world_of
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
+CHUNK = 1 << 20
+"""Cells whose rows are made at a time."""
 ACTIONS = ("up", "down", "left", "right")
 
 # The paper's obstacles were in a figure that is lost, so this map is the library's own. Two ridges and an arc
@@ -63,6 +68,7 @@ def gridworld(
     slip: float = 0.05,
     obstacles: npt.ArrayLike | None = None,
     seed: int = 0,
+    comm: Any = None,
 ) -> MDP:
     """Return the grid world: a square of cells with a start, a destination and obstacles.
 
@@ -86,6 +92,9 @@ def gridworld(
         obstacles at size 25; at any other size obstacles of the same density, drawn from ``seed``.
     seed : int
         Seed of the obstacles that are drawn. It plays no role when ``obstacles`` is given or ``size`` is 25.
+    comm : communicator of mpi4py, or True, optional
+        The ranks on which the model is to live, each with rows of cells of its own: see :func:`cvxmdp.scatter`.
+        No rank makes more than its own part, and the model has no labels.
 
     Returns
     -------
@@ -107,6 +116,8 @@ def gridworld(
     num_states = side * side
     blocked = np.zeros(num_states)
     blocked[_obstacle_states(side, obstacles, seed)] = 1.0
+    if comm is not None:
+        return _on_ranks(side, discount, slip, blocked, comm)
     away = np.ones(num_states)
     away[-1] = 0.0
     initial = np.zeros(num_states)
@@ -114,7 +125,7 @@ def gridworld(
     return MDP.from_pairs(
         state=np.repeat(np.arange(num_states), len(ACTIONS)),
         action=np.tile(np.arange(len(ACTIONS)), num_states),
-        transitions=_transitions(side, slip),
+        transitions=_transitions(side, slip, 0, num_states),
         costs={"time": np.repeat(away, len(ACTIONS)), "collision": np.repeat(blocked, len(ACTIONS))},
         discount=discount,
         initial=initial,
@@ -122,6 +133,46 @@ def gridworld(
         actions=ACTIONS,
         labels={"obstacle": blocked > 0, "destination": [num_states - 1]},
     )
+
+
+def _on_ranks(side: int, discount: float, slip: float, blocked: Array, comm: Any) -> MDP:
+    """Return the grid of which each rank makes its own part."""
+    world, size = world_of(comm), side * side
+    starts = even_blocks(size, world)
+    begin, end = int(starts[world.rank]), int(starts[world.rank + 1])
+    cells = np.arange(begin, end)
+    return from_rows(
+        world, size, np.repeat(cells, len(ACTIONS)), np.tile(np.arange(len(ACTIONS)), cells.size),
+        _transitions(side, slip, begin, end),
+        {"time": np.repeat((cells < size - 1).astype(np.float64), len(ACTIONS)),
+         "collision": np.repeat(blocked[begin:end], len(ACTIONS))},
+        discount, (cells == 0).astype(np.float64), Cells(side), ACTIONS, starts,
+    )  # fmt: skip
+
+
+class Cells(Sequence[str]):
+    """Names of the cells of a square, ``r3c7`` for row 3 and column 7, made when asked for.
+
+    Parameters
+    ----------
+    side : int
+        Rows and columns.
+
+    Examples
+    --------
+    >>> Cells(3)[5], len(Cells(3))
+    ('r1c2', 9)
+    """
+
+    def __init__(self, side: int) -> None:
+        self._side = side
+
+    def __len__(self) -> int:
+        return self._side**2
+
+    def __getitem__(self, index: Any) -> Any:
+        row, column = divmod(range(len(self))[index], self._side)
+        return f"r{row}c{column}"
 
 
 def obstacle_cells(mdp: MDP) -> Indices:
@@ -161,9 +212,16 @@ def grid_size(mdp: MDP) -> int:
     return side
 
 
-def _transitions(side: int, slip: float) -> Any:
+def _transitions(side: int, slip: float, begin: int, end: int) -> Any:
+    """Return the rows of some cells, made from so many at a time that little is held besides them."""
+    parts = [_rows(side, slip, np.arange(at, min(at + CHUNK, end))) for at in range(begin, end, CHUNK)]
+    if len(parts) == 1:
+        return parts[0]
+    return sp.vstack(parts, format="csr") if parts else sp.csr_array((0, side * side))
+
+
+def _rows(side: int, slip: float, cell: Indices) -> Any:
     """Every pair can reach five cells: up, left, its own, right and down, in the order of their numbers."""
-    cell = np.arange(side * side)
     row, column = np.divmod(cell, side)
     exists = np.column_stack([row > 0, column > 0, np.ones(cell.size, bool), column < side - 1, row < side - 1])
     own = 2
@@ -172,13 +230,13 @@ def _transitions(side: int, slip: float) -> Any:
     random_move *= slip / random_move.sum(axis=1, keepdims=True)
     probabilities = np.repeat(random_move[:, None, :], len(ACTIONS), axis=1)
     for action, slot in enumerate([0, 4, 1, 3]):
-        probabilities[cell, action, np.where(exists[:, slot], slot, own)] += 1 - slip
-    probabilities[-1] = np.eye(5)[own]
+        probabilities[np.arange(cell.size), action, np.where(exists[:, slot], slot, own)] += 1 - slip
+    probabilities[cell == side * side - 1] = np.eye(5)[own]
     targets = cell[:, None] + np.array([-side, -1, 0, 1, side])
     kept = probabilities > 0
     starts = np.concatenate([[0], np.cumsum(kept.sum(axis=2))])
     columns = np.broadcast_to(targets[:, None, :], kept.shape)[kept]
-    return sp.csr_array((probabilities[kept], columns, starts), shape=(len(ACTIONS) * cell.size, cell.size))
+    return sp.csr_array((probabilities[kept], columns, starts), shape=(len(ACTIONS) * cell.size, side * side))
 
 
 def _obstacle_states(side: int, obstacles: npt.ArrayLike | None, seed: int) -> Indices:
