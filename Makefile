@@ -3,16 +3,31 @@ BIN := .venv/bin
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
-.PHONY: demo test browser paper cases growth pages kinds verdicts claims real projections sets examples docs
+# PETSc, with the launcher of the MPI that it was built with.
+export PETSC_DIR ?= /usr/lib/petscdir/petsc-real
+export PETSC_ARCH ?=
+PETSC_VERSION = $(shell awk '/define PETSC_VERSION_(MAJOR|MINOR|SUBMINOR) /{printf "%s%s", dot, $$3; dot = "."}' \
+	$(PETSC_DIR)/include/petscversion.h)
+# Two cores have to do for three ranks, and one for root.
+RANKS := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+	OMPI_MCA_mpi_yield_when_idle=1 OMP_NUM_THREADS=1
+
+.PHONY: demo test browser ranks paper cases growth pages kinds verdicts claims real projections sets examples docs
 
 demo: .venv/.demo  ## the grid world: table and figure
 	$(BIN)/cvxmdp demo
 
-test: .venv/.all browser  ## style, types and tests
+test: .venv/.all .venv/.petsc browser  ## style, types and tests, also on one, two and three ranks
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy src
+	$(MAKE) ranks
 	$(BIN)/pytest
+
+ranks: .venv/.all .venv/.petsc
+	for n in 1 2 3; do \
+	    $(RANKS) CVXMDP_RANKS=$$n timeout 600 mpiexec -n $$n $(BIN)/python -m pytest -p no:cacheprovider tests/distributed || exit; \
+	done
 
 browser:  ## chromium, in which the tests open pages; Debian's and Ubuntu's, where there is none yet
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
@@ -62,6 +77,14 @@ COMPILED := pyproject.toml hatch_build.py $(wildcard src/native/*)
 .venv/.demo: $(COMPILED)
 	$(PYTHON) -m venv .venv
 	$(INSTALL) '.[plot]'
+	touch $@
+
+# PETSc and its compilers are Debian's and Ubuntu's, where there are none yet; a cluster has its own, named by PETSC_DIR.
+.venv/.petsc: .venv/.all
+	@{ command -v mpiexec && test -d $(PETSC_DIR); } >/dev/null || \
+	{ $(ROOT) apt-get update -qq && $(ROOT) apt-get install -y -qq --no-install-recommends libpetsc-real-dev openmpi-bin; }
+	$(BIN)/python -m pip install -qq --disable-pip-version-check mpi4py setuptools wheel
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation petsc4py==$(PETSC_VERSION)
 	touch $@
 
 .venv/.all: $(COMPILED)

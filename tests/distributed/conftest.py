@@ -3,6 +3,7 @@
 import os
 import sys
 
+import pytest
 from mpi4py import MPI
 
 RANK, SIZE = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
@@ -16,11 +17,10 @@ def pytest_sessionstart(session):
         MPI.COMM_WORLD.Abort(3)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config):
     if RANK > 0:
-        reporter = config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None:
-            config.pluginmanager.unregister(reporter)
+        config.pluginmanager.unregister(name="terminalreporter")
 
 
 def pytest_runtest_logreport(report):

@@ -14,11 +14,12 @@ import scipy.sparse as sp
 from cvxmdp.mdp import MDP
 from cvxmdp.ranks.model import even_blocks, from_rows
 from cvxmdp.ranks.world import world_of
+from cvxmdp.worlds.outcomes import settled
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-CHUNK = 1 << 20
+CHUNK = 1 << 16
 """Cells whose rows are made at a time."""
 ACTIONS = ("up", "down", "left", "right")
 
@@ -215,9 +216,7 @@ def grid_size(mdp: MDP) -> int:
 def _transitions(side: int, slip: float, begin: int, end: int) -> Any:
     """Return the rows of some cells, made from so many at a time that little is held besides them."""
     parts = [_rows(side, slip, np.arange(at, min(at + CHUNK, end))) for at in range(begin, end, CHUNK)]
-    if len(parts) == 1:
-        return parts[0]
-    return sp.vstack(parts, format="csr") if parts else sp.csr_array((0, side * side))
+    return settled(sp.vstack(parts, format="csr") if parts else sp.csr_array((0, side * side)))
 
 
 def _rows(side: int, slip: float, cell: Indices) -> Any:
