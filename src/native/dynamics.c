@@ -411,6 +411,21 @@ static PyObject *improve(PyObject *self, PyObject *const *args, Py_ssize_t count
     return Py_BuildValue("dN", change, PyBool_FromLong(reached));
 }
 
+/* One sweep that holds the policy; returns its largest change. */
+static PyObject *hold_policy(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Held held = {0};
+    Task t;
+    Py_ssize_t parts;
+    if (!take(&held, args, count, "dww l f d D L n n", &t.data, &t.indices, &t.indptr, &t.first, &t.gamma, &t.c,
+              &t.out, &t.pair, &t.upward, &parts) || !alike(&held, &t.indices, &t.indptr)) return NULL;
+    PyThreadState *state = let_go(t.data.size);
+    double change = swept(&t, LOOP(t, settle), (int)(parts < MOST_THREADS ? parts : MOST_THREADS));
+    take_back(state);
+    give_back(&held);
+    return PyFloat_FromDouble(change);
+}
+
 /* Push until no more than goal waits, and nowhere more than a share of what has passed, at most so many times.  Returns
    what still waits, and whether that was reached. */
 static PyObject *push_often(PyObject *self, PyObject *const *args, Py_ssize_t count)
@@ -440,7 +455,8 @@ static PyMethodDef functions[] = {
     FUNCTION(sweep), FUNCTION(advantage), FUNCTION(advantages), FUNCTION(taken_ends), FUNCTION(taken),
     FUNCTION(evaluated), FUNCTION(evaluated_back), FUNCTION(flow), FUNCTION(flow_of_two), FUNCTION(weighted),
     FUNCTION(weighted_dense), FUNCTION(weighted_diagonal), FUNCTION(weighted_diagonal_dense), FUNCTION(gram),
-    FUNCTION(crossed), FUNCTION(downhill), FUNCTION(improve), FUNCTION(push_often), {NULL, NULL, 0, NULL},
+    FUNCTION(crossed), FUNCTION(downhill), FUNCTION(improve), FUNCTION(hold_policy),
+    FUNCTION(push_often), {NULL, NULL, 0, NULL},
 };
 
 static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_dynamics", NULL, 0, functions, NULL, NULL, NULL, NULL};

@@ -39,16 +39,28 @@ def downhill(model: NumberedModel, pair: Indices, V: Array) -> tuple[float, floa
 
 
 def improve(
-    model: NumberedModel, c: Array, V: Array, pair: Indices, upward: bool, parts: int, goal: tuple[float, float]
+    model: NumberedModel,
+    c: Array,
+    V: Array,
+    pair: Indices,
+    upward: bool,
+    parts: int,
+    goal: tuple[float, float],
+    held: int = POLICY_SWEEPS,
 ) -> tuple[float, bool]:
     """Bellman's equation met state by state, up or down their numbers, each time with the newest V (Gauss-Seidel).
 
-    Then, up to four times, the same with the policy held, which reads a fraction of P.  V and the pair that attains
+    Then, up to ``held`` times, the same with the policy held, which reads a fraction of P.  V and the pair that attains
     the minimum are changed in place.  Threads share the states in so many parts and read each other's V, old or new.
     Returns the first sweep's largest change, and whether that was within the goal: no more than its first number, or
     than its second times the largest value.
     """
-    return _dynamics.improve(*model, c, V, pair, upward, parts, *goal, POLICY_SWEEPS)
+    return _dynamics.improve(*model, c, V, pair, upward, parts, *goal, held)
+
+
+def hold_policy(model: NumberedModel, c: Array, V: Array, pair: Indices, upward: bool, parts: int) -> float:
+    """Do one of the sweeps of :func:`improve` that hold the policy; return its largest change."""
+    return _dynamics.hold_policy(*model, c, V, pair, upward, parts)
 
 
 def push_often(

@@ -93,8 +93,10 @@ class Ordered:
             upward = self._upward if self.known else k % 2 == 0
             V[num_states:] = self._at.halo.values(V)
             goal = 0.1 * tolerance, ROUNDING
-            change, reached = in_order.improve(self._at.model, c, V, pair, upward, parts, goal)
-            change, reached = float(self._world.largest(change)), self._world.every(reached)
+            if self._world.size > 1:
+                change, reached = self._improve_together(c, V, pair, upward, goal)
+            else:
+                change, reached = in_order.improve(self._at.model, c, V, pair, upward, parts, goal)
             changes.append(change)
             self.sweeps += 1
             if reached or interrupts.over(deadline):
@@ -105,6 +107,20 @@ class Ordered:
             V, c, pair = self._arrange(*self._leave(V, c, pair), final=True)
         self.failures += not reached
         return self._leave(V, c, pair)[0], bool(reached)
+
+    def _improve_together(
+        self, c: Array, V: Array, pair: Indices, upward: bool, goal: tuple[float, float]
+    ) -> tuple[float, bool]:
+        """Improve the policies of all ranks, which tell each other their values after every sweep."""
+        model, world, own = self._at.model, self._world, pair.size
+        change, reached = in_order.improve(model, c, V, pair, upward, 1, goal, held=0)
+        change, reached = float(world.largest(change)), world.every(reached)
+        least = max(goal[0], goal[1] * float(world.largest(np.max(np.abs(V[:own]), initial=0.0))))
+        for _ in range(0 if reached else in_order.POLICY_SWEEPS):
+            V[own:] = self._at.halo.values(V)
+            if float(world.largest(in_order.hold_policy(model, c, V, pair, upward, 1))) <= least:
+                break
+        return change, reached
 
     def solve(self, pi: Array, inflow: Array, share: float = 1.0) -> Array | None:
         """Solve ``x = inflow + gamma P_pi' x``, nothing negative; None where no order is known or it does not help.
