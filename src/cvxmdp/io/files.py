@@ -11,9 +11,11 @@ import math
 import os
 import secrets
 import shutil
+import struct
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from typing import IO, Any, NoReturn
 
@@ -32,6 +34,10 @@ SMALL_HEADER, GROWTH_HEADER = 4 * 2**20, 20
 """The same for its header: parsed JSON takes many times the bytes of its text."""
 ARRAY_HEADER = 128
 """Bytes that NumPy puts before an array of numbers."""
+LOCAL_HEADER, LOCAL_LENGTHS = 30, 26
+"""Bytes that ZIP puts before a member, its name and its extra field, and where in them their lengths are."""
+CHUNK = 2**23
+"""Bytes that are unpacked at a time where only a part of an array is wanted."""
 
 
 @contextmanager
@@ -133,15 +139,97 @@ def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]]
     ValueError
         When the file is missing, damaged, of another kind or version, or unpacks to far more than its size.
     """
+    with _understood(path, kind), open(file_name(path), "rb") as file, zipfile.ZipFile(file) as archive:
+        members = _members(archive, os.fstat(file.fileno()).st_size)
+        arrays = {name: _array(archive, name, info) for name, info in members.items()}
+        header = _header(arrays.pop("header"))
+    return _checked(header, path, kind), arrays
+
+
+@dataclass(frozen=True)
+class Member:
+    """An array of an archive that is read in parts."""
+
+    path: Path
+    kind: str
+    """Of the archive."""
+    name: str
+    shape: tuple[int, ...]
+    dtype: Any
+    stored: int | None
+    """Where its numbers begin in the file, if they are not compressed."""
+    skipped: int
+    """Bytes before its numbers once it is unpacked."""
+
+    @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+        return len(self.shape)
+
+    def part(self, begin: int = 0, end: int | None = None) -> Any:
+        """Return some of its rows, all of them if not told: a copy.  What is compressed is unpacked up to them."""
+        end = self.shape[0] if end is None else end
+        part = np.empty((max(end - begin, 0), *self.shape[1:]), dtype=self.dtype.newbyteorder("="))
+        if self.stored is not None:
+            part[:] = self.mapped()[begin:end]
+            return part
+        done = 0
+        for chunk in self.chunks(end, begin):
+            part[done : done + len(chunk)] = chunk
+            done += len(chunk)
+        return part
+
+    def mapped(self) -> Any:
+        """Return the array as it lies in the file, where it is not compressed."""
+        with _understood(self.path, self.kind):
+            return np.memmap(file_name(self.path), self.dtype, "r", self.stored or 0, self.shape)
+
+    def chunks(self, end: int, begin: int = 0) -> Iterator[Any]:
+        """Yield rows in their order, some at a time."""
+        row = self.dtype.itemsize * math.prod(self.shape[1:])
+        name = file_name(self.path)
+        with (
+            _understood(self.path, self.kind),
+            zipfile.ZipFile(name) as archive,
+            archive.open(f"{self.name}.npy") as member,
+        ):
+            member.seek(self.skipped + begin * row)
+            while begin < end:
+                count = min(end - begin, max(1, CHUNK // max(row, 1)))
+                data = member.read(count * row)
+                yield np.frombuffer(data, self.dtype).reshape(count, *self.shape[1:])
+                begin += count
+
+
+def open_archive(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Member]]:
+    """Return the header and the other members of an archive, whose numbers are read when they are asked for.
+
+    Raises what :func:`read_archive` raises.
+    """
+    with _understood(path, kind), open(file_name(path), "rb") as file, zipfile.ZipFile(file) as archive:
+        members = _members(archive, os.fstat(file.fileno()).st_size)
+        header = _header(_array(archive, "header", members.pop("header")))
+        found = {}
+        for name, info in members.items():
+            shape, dtype, skipped = _described(archive, name, info)
+            stored = None
+            if info.compress_type == zipfile.ZIP_STORED and info.file_size == info.compress_size and 0 not in shape:
+                file.seek(info.header_offset + LOCAL_LENGTHS)
+                stored = info.header_offset + LOCAL_HEADER + sum(struct.unpack("<2H", file.read(4))) + skipped
+            found[name] = Member(path, kind, name, shape, dtype, stored, skipped)
+    return _checked(header, path, kind), found
+
+
+@contextmanager
+def _understood(path: Path, kind: str) -> Iterator[None]:
+    """Say what is wrong with an archive, whatever it makes others raise."""
     name = file_name(path)
     if not os.path.exists(name):
         raise ValueError(f"there is no file {name!r}")
     if not os.path.isfile(name):
         raise ValueError(f"{name!r} is not a {kind} but a folder or a device; give a file written by .save(path)")
     try:
-        with open(name, "rb") as file, zipfile.ZipFile(file) as archive:
-            arrays = _members(archive, os.fstat(file.fileno()).st_size)
-        header = json.loads(arrays.pop("header").tobytes().decode(), parse_constant=_no_number)
+        yield
     except MemoryError:
         raise
     except _RefusedError as reason:
@@ -150,6 +238,15 @@ def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]]
         raise ValueError(f"{name!r} cannot be read: {error.strerror or error}") from None
     except Exception:  # whatever a damaged archive makes zipfile, zlib, NumPy or JSON raise
         raise ValueError(f"{name!r} is not a {kind} in .npz form, or is damaged; write one with .save(path)") from None
+
+
+def _header(member: Any) -> Any:
+    return json.loads(member.tobytes().decode(), parse_constant=_no_number)
+
+
+def _checked(header: Any, path: Path, kind: str) -> dict[str, Any]:
+    """Return a header once it states the kind and the version that are read."""
+    name = file_name(path)
     if not isinstance(header, dict) or not isinstance(header.get("kind"), str):
         raise ValueError(f"{name!r} is not a {kind}: its header does not say what it holds; write one with .save(path)")
     if header["kind"] != kind:
@@ -159,7 +256,7 @@ def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]]
             f"{name!r} has version {json.dumps(header.get('version'))[:50]} of the format, and this library reads "
             f"version {VERSION}; make the file again with .save(path)"
         )
-    return header, arrays
+    return header
 
 
 def archive_kind(path: Path) -> str | None:
@@ -277,8 +374,8 @@ def _fits(total: int, header: int, size: int) -> bool:
     return total <= max(SMALL, GROWTH * size) and header <= max(SMALL_HEADER, GROWTH_HEADER * size)
 
 
-def _members(archive: zipfile.ZipFile, size: int) -> dict[str, Any]:
-    """Read all arrays of an archive of ``size`` bytes.  What its directory says of their sizes also limits reading."""
+def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
+    """Return the members of an archive of ``size`` bytes; what its directory says of sizes also limits reading."""
     members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
     if len(members) != len(archive.infolist()):
         raise _RefusedError("holds two members of the same name")
@@ -286,10 +383,11 @@ def _members(archive: zipfile.ZipFile, size: int) -> dict[str, Any]:
         raise _RefusedError("has no header")
     if not _fits(sum(info.file_size for info in members.values()), members["header"].file_size, size):
         raise _RefusedError(f"would unpack to far more than its {size} bytes")
-    return {name: _array(archive, name, info) for name, info in members.items()}
+    return members
 
 
-def _array(archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo) -> Any:
+def _described(archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo) -> tuple[tuple[int, ...], Any, int]:
+    """Return shape and type of an array, and where its numbers begin in its member."""
     # Other methods of packing may ask for gigabytes of memory of their own.
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise _RefusedError(f"packs its member {name!r} in a way that is not read here")
@@ -300,6 +398,11 @@ def _array(archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo) -> Any:
         size = math.prod(shape) * dtype.itemsize
         if dtype.kind not in "biuf" or min(shape, default=0) < 0 or size != info.file_size - member.tell():
             raise _RefusedError(f"holds a member {name!r} that is not a whole array of numbers")
+        return shape, dtype, member.tell()
+
+
+def _array(archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo) -> Any:
+    _described(archive, name, info)
     with archive.open(info) as member:
         array = np.lib.format.read_array(member, allow_pickle=False, max_header_size=ARRAY_HEADER)
     return array.astype(array.dtype.newbyteorder("="), copy=False)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
@@ -36,7 +36,10 @@ FORMATS: dict[str, Format] = {
 
 
 def load(
-    path: Path, discount: float | None = None, initial: npt.ArrayLike | str | Mapping[str, float] | None = None
+    path: Path,
+    discount: float | None = None,
+    initial: npt.ArrayLike | str | Mapping[str, float] | None = None,
+    comm: Any = None,
 ) -> MDP:
     """Read a model from a file, in the format that its ending says.
 
@@ -57,6 +60,10 @@ def load(
         Needed for all but ``.npz``, which hold none; instead of the one in an ``.npz`` file.
     initial : array, str, or mapping of str to float, optional
         As in :class:`cvxmdp.MDP`, instead of what the file says.
+    comm : communicator of mpi4py or petsc4py, or True, optional
+        Load the model on several ranks of MPI, True for all there are: each holds the same number of states, and what
+        is wrong for one of them is an error on all.  Of an ``.npz`` file each rank reads its own part; a file in
+        another format is read whole on each rank, which then keeps its part.
 
     Raises
     ------
@@ -72,6 +79,10 @@ def load(
     ...     cm.load(path)
     MDP(9 states, 36 pairs, costs: time, collision, discount 0.99)
     """
+    if comm is not None:
+        from cvxmdp.ranks.load import load_parts
+
+        return load_parts(path, discount, initial, comm)
     found = format_of(path)
     if discount is None and not found.complete:
         raise ValueError(

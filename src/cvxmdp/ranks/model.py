@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,7 @@ def from_rows(
     actions: Sequence[str] | None = None,
     starts: Indices | None = None,
     numbers: tuple[Indices, Indices] | None = None,
+    labels: Mapping[str, Any] | None = None,
 ) -> MDP:
     """Build a model of which each rank gives the rows of its own states.
 
@@ -99,6 +101,8 @@ def from_rows(
         States ``starts[r]`` up to ``starts[r + 1]`` live on rank r; even blocks when not given.
     numbers : two arrays of int, optional
         The numbers that this rank's states and pairs have for the user, where they are others.
+    labels : mapping of str to states, optional
+        Names for sets of states of the whole model, as the user numbers them.
     """
     world = world_of(comm)
     starts = even_blocks(num_states, world) if starts is None else starts
@@ -139,7 +143,7 @@ def from_rows(
     def over(values: Any, count: int) -> Scattered:
         return Scattered(frozen(np.ascontiguousarray(values)), world, count=count)
 
-    return MDP._of_parts(
+    mdp = MDP._of_parts(
         state=over(state - begin, pairs),
         action=over(action, pairs),
         transitions=block,
@@ -149,6 +153,9 @@ def from_rows(
         states=Numbers(num_states) if states is None else states,
         actions=read_names("actions", actions, most),
     )
+    found = {str(name): frozen(mdp.find_states(which, f"label {name!r}")) for name, which in (labels or {}).items()}
+    object.__setattr__(mdp, "labels", MappingProxyType(found))
+    return mdp
 
 
 class Here(Sequence[str]):
@@ -217,7 +224,7 @@ def scatter(mdp: MDP, comm: Any = True, parts: npt.ArrayLike | str | None = None
     return from_rows(
         world, S, np.repeat(starts[world.rank] + np.arange(mine.size), counts), mdp.action[pairs], rows,
         {name: cost[pairs] for name, cost in mdp.costs.items()}, mdp.discount, mdp.initial[mine],
-        mdp.states, mdp.actions, starts, None if plain else (mine, pairs),
+        mdp.states, mdp.actions, starts, None if plain else (mine, pairs), mdp.labels,
     )  # fmt: skip
 
 

@@ -1,0 +1,102 @@
+"""Models of which each rank reads its own part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from cvxmdp.io.files import Member, Path, blaming, open_archive, take
+from cvxmdp.io.formats import format_of, load
+from cvxmdp.io.model import KIND, read_stored_names, read_texts
+from cvxmdp.mdp import MDP
+from cvxmdp.names import Numbers
+from cvxmdp.ranks.model import even_blocks, from_rows, scatter
+from cvxmdp.ranks.world import Ranks, world_of
+from cvxmdp.reading import check_discount, check_initial, handed_over
+
+
+def load_parts(path: Path, discount: float | None, initial: Any, comm: Any) -> MDP:
+    """Read a model of which each rank has a block of states: see :func:`cvxmdp.load`."""
+    world = world_of(comm)
+    if world.together(lambda: format_of(path).module) != "cvxmdp.io.model":
+        return scatter(world.together(lambda: load(path, discount, initial)), world)
+    return from_rows(world, **world.together(lambda: _read(path, discount, initial, world)))
+
+
+def _read(path: Path, discount: float | None, initial: Any, world: Ranks) -> dict[str, Any]:
+    """Return what this rank has of an archive, as arguments of :func:`cvxmdp.ranks.model.from_rows`."""
+    header, members = open_archive(path, KIND)
+    with blaming(path):
+        state = take(members, "state", [None], "iu")
+        rho = take(members, "initial", [None])
+        (pairs,), (num_states,) = state.shape, rho.shape
+        action = take(members, "action", [pairs], "iu")
+        names, labels = read_texts(header, "costs"), read_texts(header, "labels") if "labels" in header else ()
+        for what, given in (("costs", names), ("labels", labels)):
+            if len(set(given)) != len(given):
+                raise ValueError(f"the header gives two {what} the same name")
+        costs = {name: take(members, f"cost:{i}", [pairs]) for i, name in enumerate(names)}
+        labelled = {name: take(members, f"label:{i}", [None], "iu") for i, name in enumerate(labels)}
+        if not isinstance(header.get("discount"), float):
+            raise ValueError("the header has no discount that is a number between 0 and 1")
+        states = read_stored_names(header, "states", num_states)
+        if states is not None and len(states) != num_states:
+            raise ValueError(f"the header names {len(states)} states; the arrays have {num_states}")
+        begin, end = even_blocks(num_states, world)[world.rank : world.rank + 2].tolist()
+        first, last = _pairs(state, begin, end, num_states)
+        own = state.part(first, last).astype(np.int64)
+        if own.size and not (begin <= own.min() and own.max() < end):
+            raise ValueError(
+                f"the array 'state' must rise from 0 to {num_states - 1}: pairs are sorted by state, then by action"
+            )
+        return {
+            "num_states": num_states,
+            "state": own,
+            "action": action.part(first, last).astype(np.int64),
+            "transitions": _rows(members, pairs, num_states, first, last),
+            "costs": {name: handed_over(cost.part(first, last)) for name, cost in costs.items()},
+            "discount": header["discount"] if discount is None else check_discount(discount),
+            "initial": rho.part(begin, end) if initial is None else _initial(initial, num_states, states)[begin:end],
+            "states": states,
+            "actions": None if isinstance(header.get("actions"), int) else read_texts(header, "actions"),
+            "labels": {name: which.part() for name, which in labelled.items()},
+        }
+
+
+def _initial(initial: Any, num_states: int, states: Any) -> Any:
+    return check_initial(initial, num_states, Numbers(num_states) if states is None else states)
+
+
+def _pairs(state: Member, begin: int, end: int, num_states: int) -> tuple[int, int]:
+    """Return where the pairs of some states are, if they are sorted; the first and last states have all that remain."""
+    wanted = np.array([begin, end])
+    if state.stored is not None:
+        found = np.searchsorted(state.mapped(), wanted)
+    else:
+        found = sum((np.searchsorted(chunk, wanted) for chunk in state.chunks(state.shape[0])), np.zeros(2, np.int64))
+    first, last = int(found[0]) if begin else 0, int(found[1]) if end < num_states else state.shape[0]
+    return first, max(first, last)
+
+
+def _rows(members: Mapping[str, Member], pairs: int, num_states: int, first: int, last: int) -> Any:
+    """Return the transitions of some pairs."""
+    if "P" in members:
+        return sp.csr_array(take(members, "P", [pairs, num_states]).part(first, last))
+    stated = take(members, "P_shape", [2], "iu").part().tolist()
+    if stated != [pairs, num_states]:
+        raise ValueError(f"the array 'P_shape' is {stated}; it must be {[pairs, num_states]}")
+    data = take(members, "P_data", [None])
+    indices = take(members, "P_indices", [data.shape[0]], "iu")
+    ends = take(members, "P_indptr", [pairs + 1], "iu").part(first, last + 1)
+    at_ends = (first > 0 or ends[0] == 0) and (last < pairs or ends[-1] == data.shape[0])
+    if not (at_ends and 0 <= ends[0] <= ends[-1] <= data.shape[0]) or np.any(ends[1:] < ends[:-1]):
+        raise ValueError(f"the array 'P_indptr' must rise from 0 to the {data.shape[0]} entries of 'P_data'")
+    begin, end = int(ends[0]), int(ends[-1])
+    columns = indices.part(begin, end)
+    if columns.size and not 0 <= columns.min() <= columns.max() < num_states:
+        raise ValueError(f"the array 'P_indices' must hold numbers from 0 to {num_states - 1}")
+    rows = sp.csr_array((data.part(begin, end), columns, ends - ends[0]), shape=(last - first, num_states))
+    return handed_over(rows)
