@@ -150,7 +150,8 @@ def flagged() -> Iterator[None]:
     """Let Ctrl-C raise the flag while the block runs.
 
     Only in the main thread, which alone hears of it, and only where nobody has said what Ctrl-C should do.  A solve
-    within a solve shares the flag of the outer one.
+    within a solve shares the flag of the outer one.  Where ranks solve together, SIGTERM raises it too: launchers of
+    MPI send it to all ranks on Ctrl-C.
     """
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -158,11 +159,16 @@ def flagged() -> Iterator[None]:
         return
     _Flag.since, _Flag.told = math.inf, False
     signal.signal(signal.SIGINT, _raise_flag)
+    ended = _Time.ranks is not None and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if ended:
+        signal.signal(signal.SIGTERM, _raise_flag)
     try:
         yield
     finally:
         _Flag.since = math.inf
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        if ended:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _raise_flag(number: int, frame: FrameType | None) -> None:

@@ -154,7 +154,7 @@ class Problem:
             shown = live_progress(asked)
         keep_freed(self.mdp.num_pairs)
         together = interrupts.together(self.mdp.world)
-        with interrupts.flagged(), together, shown as report, few_threads(self.mdp.num_states):
+        with together, interrupts.flagged(), shown as report, few_threads(self.mdp.num_states):
             engines = choose_engines(method, self.constraints, self.terms, self.mdp)
             turned = self.sense == "maximize"
             told = _turning(report) if turned and report is not None else report
