@@ -7,6 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from cvxmdp.cli import ranks
 from cvxmdp.names import printable
 
 NAME = "cvxmdp"
@@ -45,33 +46,48 @@ def _root(
 ) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
+    elif context.invoked_subcommand != "solve" and ranks.world() is not None:
+        raise ValueError(
+            f"{context.invoked_subcommand} runs in one place; start it without the launcher of MPI, which is for solve"
+        )
 
 
 def main() -> NoReturn:
     """Run the command line: bad input is one sentence on standard error and exit code 2."""
+    if ranks.launched() > 1:
+        ranks.run(_run, BAD_INPUT)
+    code, wrong = _run()
+    if wrong is not None:
+        print(wrong, file=sys.stderr)
+    sys.exit(code)
+
+
+def _run() -> tuple[int, str | None]:
+    """Run a command; return what to exit with, and what went wrong."""
     try:
         code = app(prog_name=NAME, standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
-        _fail("interrupted", INTERRUPTED)
+        return _failed("interrupted", INTERRUPTED)
     except OSError as error:
         where = f": {error.filename}" if error.filename is not None else ""
-        _fail(f"{error.strerror or error}{where}", BAD_INPUT)
+        return _failed(f"{error.strerror or error}{where}", BAD_INPUT)
     except MemoryError as error:
-        _fail(f"there is not enough memory: {error}" if str(error) else "there is not enough memory", BAD_INPUT)
+        return _failed(
+            f"there is not enough memory: {error}" if str(error) else "there is not enough memory", BAD_INPUT
+        )
     except (ValueError, ImportError) as error:
-        _fail(str(error), BAD_INPUT)
+        return _failed(str(error), BAD_INPUT)
     except Exception as error:
         # A command line that cannot be read.  Which class says so depends on typer's version; they share this method.
         said = getattr(error, "format_message", None)
         if said is None:
             raise
         context = getattr(error, "ctx", None)
-        _fail(f"{said().rstrip('.')}; see {context.command_path if context else NAME} --help", BAD_INPUT)
+        return _failed(f"{said().rstrip('.')}; see {context.command_path if context else NAME} --help", BAD_INPUT)
     if code == INTERRUPTED:  # newer versions of typer take Ctrl-C for an exit
-        _fail("interrupted", INTERRUPTED)
-    sys.exit(code if isinstance(code, int) else DONE)
+        return _failed("interrupted", INTERRUPTED)
+    return (code if isinstance(code, int) else DONE), None
 
 
-def _fail(said: str, code: int) -> NoReturn:
-    print(printable(f"{NAME}: {said}"), file=sys.stderr)
-    sys.exit(code)
+def _failed(said: str, code: int) -> tuple[int, str]:
+    return code, printable(f"{NAME}: {said}")

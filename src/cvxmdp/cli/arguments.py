@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cvxmdp.cli import complete
+from cvxmdp.cli import complete, ranks
 from cvxmdp.engines.choose import ENGINES
 from cvxmdp.names import no_such, printable
 
@@ -121,16 +121,38 @@ def read_stated(
     maximize: Sequence[str] | None = None,
     limits: Sequence[str] | None = None,
 ) -> Stated:
-    """Read a model or a problem; what is given beside it replaces the file's objective and adds to its limits."""
-    from cvxmdp.io.problem import Stated, load_model, read_problem
+    """Read a model or a problem; what is given beside it replaces the file's objective and adds to its limits.
 
-    with busy(f"reading {model}"):
-        known = is_problem(model)
-        stated = read_problem(model, discount, initial) if known else Stated(load_model(model, discount, initial))
-    if minimize or maximize:
-        stated.minimize, stated.maximize = list(minimize or []) or None, list(maximize or []) or None
-    stated.limits += [parse_limit(stated.mdp, text) for text in limits or []]
+    On several ranks each reads its part of a model's file.  A problem's file is read whole on each, since costs and
+    policies in it are of the whole model; so is a model with a limit that names a file.
+    """
+    from cvxmdp.io.problem import Stated, is_file, load_model, read_problem
+
+    world = ranks.world()
+    in_parts = is_file(model) and not is_problem(model) and not any(map(_names_file, limits or []))
+
+    def stating() -> Stated:
+        with busy(f"reading {model}"):
+            if is_problem(model):
+                stated = read_problem(model, discount, initial)
+            else:
+                stated = Stated(load_model(model, discount, initial, world if in_parts else None))
+        if minimize or maximize:
+            stated.minimize, stated.maximize = list(minimize or []) or None, list(maximize or []) or None
+        stated.limits += [parse_limit(stated.mdp, text) for text in limits or []]
+        return stated
+
+    if world is None or in_parts:
+        return stating()
+    from cvxmdp.ranks.model import scatter
+
+    stated = world.together(stating)
+    stated.mdp = scatter(stated.mdp, world)
     return stated
+
+
+def _names_file(limit: str) -> bool:
+    return limit.lstrip().startswith(("distance(", "kl("))
 
 
 def problem_of(stated: Stated) -> Problem:

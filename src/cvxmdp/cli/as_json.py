@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import typer
 
 from cvxmdp.report.facts import limit_facts, proof_words
@@ -38,8 +39,21 @@ def solution_json(solution: Solution, ranges: Mapping[str, PriceRange]) -> dict[
         "method": solution.stats.method,
         "iterations": solution.stats.iterations,
         "seconds": dict(solution.stats.seconds),
-        "policy": _policy(solution.policy),
+        "policy": _policy(_in_one_place(solution)),
     }
+
+
+def _in_one_place(solution: Solution) -> Policy:
+    """Return the policy; of a model that lives on several ranks the first one has it, and the others an empty one."""
+    mdp, policy = None if solution.problem is None else solution.problem.mdp, solution.policy
+    if mdp is None or mdp.world is None:
+        return policy
+    from cvxmdp.policy import Policy
+    from cvxmdp.ranks.model import gather, state_numbers
+
+    parts = (gather(mdp, part) for part in (policy.probabilities, state_numbers(mdp), mdp.action))
+    whole: list[Any] = [np.empty(0) if part is None else part for part in parts]
+    return Policy(whole[0], whole[1], whole[2], mdp.states, mdp.actions)
 
 
 def _answer(solution: Solution) -> dict[str, Any]:
@@ -56,9 +70,17 @@ def _answer(solution: Solution) -> dict[str, Any]:
         "errors": dict(solution.errors),
         "levels": dict(solution.levels),
         "violations": dict(solution.violations),
-        "prices": dict(solution.prices),
+        "prices": {name: _gathered(solution, price) for name, price in solution.prices.items()},
         **({} if found is None else {"infeasibility": _infeasibility(found)}),
     }
+
+
+def _gathered(solution: Solution, price: Any) -> Any:
+    if solution.problem is None or solution.problem.mdp.world is None:
+        return price
+    from cvxmdp.ranks.model import gather
+
+    return gather(solution.problem.mdp, price)
 
 
 def _limit(fact: Any, within: PriceRange | None) -> dict[str, Any]:

@@ -122,8 +122,16 @@ def read_problem(path: Path, discount: float | None = None, initial: str | None 
         return stated
 
 
-def load_model(text: str, discount: float | None = None, initial: str | None = None) -> MDP:
+def is_file(text: str) -> bool:
+    """Whether an argument names a file, or else a world."""
+    name = text.partition(":")[0]
+    return os.path.exists(text) or bool(PurePath(name).suffix) or os.sep in name
+
+
+def load_model(text: str, discount: float | None = None, initial: str | None = None, comm: Any = None) -> MDP:
     """Return a model from a file, or a world by name, with arguments as in ``gridworld:size=10,slip=0.1``.
+
+    A file is loaded on the ranks of ``comm``, if it is given.
 
     Examples
     --------
@@ -132,10 +140,10 @@ def load_model(text: str, discount: float | None = None, initial: str | None = N
     MDP(16 states, 64 pairs, costs: time, collision, discount 0.9)
     """
     name, _, arguments = text.partition(":")
-    if os.path.exists(text) or PurePath(name).suffix or os.sep in name:
+    if is_file(text):
         if discount is None and not (found := format_of(text)).complete:
             raise ValueError(f"{text} is {found.said}, which holds no discount; give one, as in --discount 0.99")
-        return cm.load(text, discount, initial)
+        return cm.load(text, discount, initial, comm)
     if name not in WORLDS:
         raise ValueError(f"there is no file {text!r}, and {no_such('world', name, WORLDS)}")
     try:
