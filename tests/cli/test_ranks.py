@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import cvxmdp as cm
+from cvxmdp.cli import ranks
 
 OPEN_MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -113,6 +114,24 @@ def test_the_launcher_of_another_mpi_is_named():
     assert done.returncode == 2
     (sentence,) = sentences(done.stderr)
     assert "started 2 ranks, but the MPI of mpi4py sees 1" in sentence
+
+
+@pytest.mark.parametrize(
+    ("environment", "count"),
+    [
+        ({}, 1),
+        ({"OMPI_COMM_WORLD_SIZE": "4"}, 4),
+        ({"PMI_SIZE": "1"}, 1),
+        ({"PMIX_RANK": "0", "SLURM_STEP_NUM_TASKS": "8"}, 8),
+        ({"SLURM_STEP_NUM_TASKS": "8"}, 1),
+    ],
+)
+def test_launchers_are_known_by_the_environment(monkeypatch, environment, count):
+    for name in (*ranks.SIZES, *ranks.NUMBERS, "SLURM_STEP_NUM_TASKS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert ranks.launched() == count
 
 
 @pytest.mark.parametrize("signal", ["SIGINT", "SIGTERM"])

@@ -93,6 +93,17 @@ def test_the_discount_and_the_first_state_can_be_others(folder, initial):
     assert_same(cm.load(path, discount=0.8, initial=initial, comm=WORLD), expected)
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [({"discount": 1.5}, "discount is 1.5"), ({"initial": "z"}, "initial: there is no state called 'z'")],
+)
+def test_others_that_are_wrong_are_refused_as_in_one_place(folder, changed, said):
+    path = written(folder / "model.npz", labelled().save)
+    for comm in (None, WORLD):
+        with pytest.raises(ValueError, match=f"^{said}"):
+            cm.load(path, **changed, comm=comm)
+
+
 def test_other_formats_are_read_whole_and_scattered(folder):
     mdp = MODELS["ragged"]()
     path = written(folder / "model.umb", mdp.save)
@@ -110,6 +121,7 @@ STATE = np.repeat(np.arange(5), 2)
 WRONG = [
     ({"state": STATE[::-1]}, "state"),
     ({"state": np.append(STATE[:-1], 7)}, "state"),
+    ({"action": np.append(np.tile([0, 1], 4), [0, 9])}, "from 0 to 1"),
     ({"initial": np.full(5, 0.3)}, "sums to"),
     ({"initial": np.full(4, 0.25)}, "the header states 5 states"),
     ({"cost:0": np.append(np.ones(9), np.nan)}, "must be finite"),

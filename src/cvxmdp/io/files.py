@@ -204,7 +204,7 @@ class Member:
 def open_archive(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Member]]:
     """Return the header and the other members of an archive, whose numbers are read when they are asked for.
 
-    Raises what :func:`read_archive` raises.
+    Checksums are of whole members, so that they say nothing of parts.  Raises what :func:`read_archive` raises.
     """
     with _understood(path, kind), open(file_name(path), "rb") as file, zipfile.ZipFile(file) as archive:
         members = _members(archive, os.fstat(file.fileno()).st_size)

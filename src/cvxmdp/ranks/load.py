@@ -29,6 +29,8 @@ def load_parts(path: Path, discount: float | None, initial: Any, comm: Any) -> M
 def _read(path: Path, discount: float | None, initial: Any, world: Ranks) -> dict[str, Any]:
     """Return what this rank has of an archive, as arguments of :func:`cvxmdp.ranks.model.from_rows`."""
     header, members = open_archive(path, KIND)
+    if discount is not None:
+        discount = check_discount(discount)
     with blaming(path):
         state = take(members, "state", [None], "iu")
         rho = take(members, "initial", [None])
@@ -52,22 +54,27 @@ def _read(path: Path, discount: float | None, initial: Any, world: Ranks) -> dic
             raise ValueError(
                 f"the array 'state' must rise from 0 to {num_states - 1}: pairs are sorted by state, then by action"
             )
-        return {
+        taken = action.part(first, last).astype(np.int64)
+        actions = None if type(header.get("actions")) is int else read_texts(header, "actions")
+        limit = header["actions"] if actions is None else len(actions)
+        if taken.size and not 0 <= taken.min() <= taken.max() < limit:
+            raise ValueError(f"the array 'action' must hold numbers from 0 to {limit - 1}")
+        found: dict[str, Any] = {
             "num_states": num_states,
             "state": own,
-            "action": action.part(first, last).astype(np.int64),
+            "action": taken,
             "transitions": _rows(members, pairs, num_states, first, last),
             "costs": {name: handed_over(cost.part(first, last)) for name, cost in costs.items()},
-            "discount": header["discount"] if discount is None else check_discount(discount),
-            "initial": rho.part(begin, end) if initial is None else _initial(initial, num_states, states)[begin:end],
+            "discount": header["discount"] if discount is None else discount,
             "states": states,
-            "actions": None if isinstance(header.get("actions"), int) else read_texts(header, "actions"),
+            "actions": actions,
             "labels": {name: which.part() for name, which in labelled.items()},
         }
-
-
-def _initial(initial: Any, num_states: int, states: Any) -> Any:
-    return check_initial(initial, num_states, Numbers(num_states) if states is None else states)
+        own_initial = rho.part(begin, end) if initial is None else None
+    if own_initial is None:
+        known = Numbers(num_states) if states is None else states
+        own_initial = check_initial(initial, num_states, known)[begin:end]
+    return {**found, "initial": own_initial}
 
 
 def _pairs(state: Member, begin: int, end: int, num_states: int) -> tuple[int, int]:
