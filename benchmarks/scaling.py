@@ -21,7 +21,8 @@ from provenance import made_by
 
 RESULTS = Path(__file__).parent / "results" / "scaling.json"
 COLLISION, NORTH = 0.02, 0.235
-"""Limits on the time spent on obstacles and in the upper quarter of the grid; without them the best policy spends 0.065 and 0.242."""
+"""Limits on the time spent on obstacles and in the upper quarter of the grid, where the best policy without them spends
+0.065 and 0.242."""
 
 
 def run(side: int, ranks: int, limit: float, save: str | None) -> None:
