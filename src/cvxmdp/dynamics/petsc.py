@@ -21,7 +21,7 @@ from cvxmdp.dynamics import kernels
 from cvxmdp.dynamics.linear import KRYLOV_TOLERANCE, Operator, StartedSolve, approximate
 from cvxmdp.dynamics.ordered import Ordered
 from cvxmdp.dynamics.plan import SPARSE_ROW, Plan
-from cvxmdp.dynamics.sparse import EXACT, MOST_FAILURES
+from cvxmdp.dynamics.sparse import MOST_FAILURES
 from cvxmdp.dynamics.tabular import Tabular
 from cvxmdp.mdp import MDP, Array, Indices
 from cvxmdp.ranks.scattered import Scattered
@@ -118,15 +118,8 @@ class PetscDynamics(Tabular):
             return general
 
         def solve(rhs: Any) -> Array:
-            out = np.zeros_like(rhs)
-            for sign in (1.0, -1.0):
-                part = np.maximum(sign * rhs, 0.0)
-                if np.any(part):
-                    found = ordered.solve(pi.local, part.local, EXACT)
-                    if found is None:
-                        return general(rhs)
-                    out += sign * self._states(found)
-            return cast(Array, out)
+            found = ordered.correction(pi.local, rhs.local)
+            return general(rhs) if found is None else self._states(found)
 
         return solve
 

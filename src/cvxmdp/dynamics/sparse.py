@@ -18,8 +18,6 @@ from cvxmdp.mdp import MDP, Array, Indices
 
 MOST_TAKEN = 0.7
 """Share of the pairs from which on a policy is evaluated with P itself: a copy of the rows it takes is no smaller."""
-EXACT = 1e-6
-"""How exactly each entry is found where a residual is computed afterwards: every correction wins as much again."""
 MOST_FAILURES = 5
 """How often ordered sweeps may fail to converge before they are given up in a solve."""
 
@@ -71,15 +69,8 @@ class SparseDynamics(Tabular):
             return general
 
         def solve(rhs: Array) -> Array:
-            out = np.zeros_like(rhs)
-            for sign in (1.0, -1.0):
-                part = np.maximum(sign * rhs, 0.0)
-                if np.any(part):
-                    found = ordered.solve(pi, part, EXACT)
-                    if found is None:
-                        return general(rhs)
-                    out += sign * found
-            return out
+            found = ordered.correction(pi, rhs)
+            return general(rhs) if found is None else found
 
         return solve
 
