@@ -119,9 +119,12 @@ class Prover:
             visits = self.exact.visits(pi, share * self.tolerance, self.dynamics.per_state(candidate.d))
             d = visits.occupancy(owner, pi)
             spread = visits.spread(owner, pi, d)
-            violation, plain = self.blocks.relative(d, spread), self.blocks.relative(d)
+            violation, little = self.blocks.relative(d, spread), 0.1 * self.tolerance
+            if violation <= little:
+                break
             # Where the error keeps it from obeying, as in a set that is a single point, it has to be smaller.
-            known = violation - plain <= 0.1 * self.tolerance * max(1.0, plain)
+            plain = self.blocks.relative(d)
+            known = violation - plain <= little * max(1.0, plain)
             if known and (violation <= self.tolerance or plain > self.tolerance):
                 break
         sizes = np.abs(self.c) if self._signed else self.c
