@@ -5,6 +5,7 @@ import pytest
 from mpi4py import MPI
 
 import cvxmdp as cm
+from cvxmdp.ranks.model import from_rows
 from small_models import MODELS, limits
 
 WORLD = MPI.COMM_WORLD
@@ -107,11 +108,6 @@ def test_what_is_wrong_on_one_rank_is_an_error_on_all():
     mdp = MODELS["ragged"]()
     costs = np.array(mdp.costs["cost"])
     costs[-1] = np.nan  # on the last rank
-
-    def rows(part):
-        return part
-
-    from cvxmdp.ranks.model import from_rows
 
     starts = (mdp.num_states * np.arange(WORLD.size + 1)) // WORLD.size
     begin, end = starts[WORLD.rank], starts[WORLD.rank + 1]
