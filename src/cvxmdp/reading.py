@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from cvxmdp.names import no_such
-from cvxmdp.ranks.scattered import Scattered, as_array
+from cvxmdp.ranks.scattered import Scattered, as_array, part_of
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -54,10 +54,10 @@ def _fixed(array: Any) -> bool:
 
 def floats(what: str, values: npt.ArrayLike) -> Array:
     """Read an array of real numbers: a copy, or the array itself where nobody can change it."""
+    if isinstance(values, (np.ndarray, Scattered)) and values.dtype == np.float64 and _fixed(part_of(values)):
+        return as_array(values)
     if isinstance(values, Scattered):
-        return as_array(values, np.float64)
-    if isinstance(values, np.ndarray) and values.dtype == np.float64 and _fixed(values):
-        return values
+        return as_array(values.astype(np.float64))
     try:
         given = np.asarray(values)
     except (TypeError, ValueError):  # rows of different lengths

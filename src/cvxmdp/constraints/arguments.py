@@ -33,8 +33,8 @@ def unbound(name: str, missing: str) -> ValueError:
 
 
 def numbers(what: str, value: Any) -> Array:
-    """Read an array of numbers of its own; they may be infinite, but not so large that products with them would be."""
-    array = np.copy(floats(what, value))
+    """Read an array that nobody else changes; entries may be infinite, but not so large that products would be."""
+    array = floats(what, value)
     check_size(what, array)
     return array
 

@@ -23,6 +23,7 @@ from cvxmdp.constraints.linear import Linear
 from cvxmdp.constraints.own import ConvexSet, Custom
 from cvxmdp.mdp import MDP, Array
 from cvxmdp.ranks.scattered import as_array
+from cvxmdp.reading import frozen
 
 
 def bind(constraints: Sequence[Any], mdp: MDP, terms: Sequence[Term] = ()) -> list[Constraint]:
@@ -73,7 +74,7 @@ class Blocks:
         self.constraints, self.terms = list(constraints), list(terms)
         self.members: list[Block] = [*self.constraints, *self.terms]
         """What duals are listed for, in this order."""
-        self.size, self._none = cost.size, np.zeros_like(cost)
+        self.size, self._cost = cost.size, cost
         self._linear: list[Any] = [c for c in self.constraints if c.is_rows]
         self._rows = np.cumsum([0, *(c.parts for c in self._linear)])
 
@@ -147,7 +148,7 @@ class Blocks:
 
     def no_duals(self) -> list[Array]:
         """Return duals of the constraints whose normals are zero, and some duals of the terms."""
-        even = np.full_like(self._none, 1 / self.size)
+        even = np.full_like(self._cost, 1 / self.size)
         return [c.idle() for c in self.constraints] + [t.tangent(even) for t in self.terms]
 
     def contradiction(self) -> list[Array] | None:
@@ -186,10 +187,11 @@ class Blocks:
 
     def magnitudes(self, duals: Sequence[Array]) -> tuple[Array, float]:
         """Return the sums of all vectors' and of all conjugates' magnitudes."""
-        entries, top = self._none, 0.0
+        entries, top = np.zeros_like(self._cost), 0.0
         for member, dual in zip(self._named(duals), duals, strict=True):
             mine, size = member.magnitude(dual)
-            entries, top = entries + as_array(mine, dtype=np.float64), top + size
+            entries += as_array(mine, dtype=np.float64)
+            top += size
         return entries, top
 
     def normals(self, duals: Sequence[Array]) -> tuple[Array, float, float]:
@@ -208,7 +210,7 @@ class Blocks:
                 u = vector.copy() if np.may_share_memory(vector, dual) else vector
             else:
                 u += vector
-        return self._none.copy() if u is None else u, top, size
+        return np.zeros_like(self._cost) if u is None else u, top, size
 
     def stacked(self, duals: Sequence[Array]) -> Array:
         """Return one vector a block: the linear constraints' summed, the others' as they are."""
@@ -247,6 +249,6 @@ def _merge(members: Sequence[Linear]) -> Linear:
     if len(members) == 1:
         return members[0]
     parts = [m.rows for m in members]
-    rows = sp.vstack(parts, format="csr") if any(sp.issparse(part) for part in parts) else np.vstack(parts)
+    rows = sp.vstack(parts, format="csr") if any(sp.issparse(part) for part in parts) else frozen(np.vstack(parts))
     upper, lower = (np.concatenate([getattr(m, side) for m in members]) for side in ("upper", "lower"))
     return Linear(rows, at_most=upper, at_least=lower)

@@ -22,7 +22,7 @@ from cvxmdp.mdp import MDP, Array, Indices
 from cvxmdp.ranks.rows import SparseRows
 from cvxmdp.ranks.scattered import as_array, world_of_parts
 from cvxmdp.ranks.world import ALONE
-from cvxmdp.reading import check_real
+from cvxmdp.reading import check_real, frozen
 
 INFINITE = 1e30
 """What the QP solver reads as no limit."""
@@ -104,7 +104,7 @@ class Linear(Constraint, Ranked):
             check_real("rows", rows)
             E = sp.csr_array(rows, dtype=np.float64, copy=True)
         else:
-            E = np.atleast_2d(numbers("rows", rows))
+            E = np.atleast_2d(frozen(numbers("rows", rows)))
         if len(E.shape) != 2 or 0 in E.shape:
             raise ValueError(f"rows has shape {E.shape}; give one row of pairs for each limit")
         if not np.all(np.isfinite(_entries(E))):
@@ -150,7 +150,7 @@ class Linear(Constraint, Ranked):
     def bind(self, mdp: MDP) -> Linear:
         """Check that there is one column for each pair of a model; look up costs that are given by name."""
         if self._named is not None:
-            rows = np.stack([mdp.cost(name) for name in self._named])
+            rows = frozen(np.stack([mdp.cost(name) for name in self._named]))
             return self._like(rows, self.upper, self.lower, self._named if len(self._named) > 1 else None)
         if self.rows.shape[1] != mdp.num_pairs:
             raise ValueError(f"rows has {self.rows.shape[1]} columns; the model has {mdp.num_pairs} pairs")
@@ -640,7 +640,7 @@ class Budget(Ranked):
         if self.at_most is not None and self.at_least is not None and self.at_least > self.at_most:
             raise ValueError(f"a budget of at least {self.at_least:g} and at most {self.at_most:g} holds nothing")
         self.per = per
-        self.cost = cost if isinstance(cost, str) else numbers("cost", cost)
+        self.cost = cost if isinstance(cost, str) else frozen(numbers("cost", cost))
         self.name = name if name is not None else cost if isinstance(cost, str) else "budget"
 
     def __repr__(self) -> str:

@@ -41,11 +41,16 @@ class Task:
     """On the clock ``time.perf_counter``, for long work within a step: between proposals the driver looks at it."""
     unconstrained: Unconstrained
     """The best policy without limits."""
-    best: Candidate
-    """The best policy so far."""
+    best_now: Callable[[], Candidate]
+    """The best policy so far; it is not held, since another may take its place."""
     start: Start | None
     columns: Columns
     """Deterministic policies that were met so far in the model."""
+
+    @property
+    def best(self) -> Candidate:
+        """The best policy so far."""
+        return self.best_now()
 
 
 @dataclass(frozen=True, eq=False)

@@ -133,10 +133,9 @@ class Drive:
 
     def _task(self, start: Start | None) -> Task:
         judge, prover = self.judge, self.judge.prover
-        assert judge.best is not None
         return Task(
             prover.mdp, prover.dynamics, prover.c, judge.blocks, judge.tolerance, judge.clock.deadline,
-            prover.unconstrained, judge.best, start, self.columns,
+            prover.unconstrained, judge.known, start, self.columns,
         )  # fmt: skip
 
     def _heard(self, proposal: Proposal, over: bool) -> tuple[Answer, Status | None]:
@@ -156,8 +155,7 @@ class Drive:
         judge.record(proposal.residual)
         if status is None and asked:
             status = judge.verdict()
-        assert judge.best is not None
-        return Answer(candidate, bound, judge.gap if judge.obeyed else judge.best.violation), status
+        return Answer(candidate, bound, judge.gap if judge.obeyed else judge.known().violation), status
 
     def _doubted(self, proposal: Proposal, duals: list[Array], candidate: Candidate | None) -> Status | None:
         """Try to prove that no policy obeys, from duals that look like it or from the way to a policy that does not."""

@@ -34,7 +34,7 @@ FINE = np.longdouble
 FINE_EPS = float(np.finfo(FINE).eps)
 """Of extended precision; on machines that have none it is EPS, and everything holds with coarser errors."""
 CHUNK = 2**20
-"""Transitions that are copied to extended precision at a time."""
+"""Transitions that are copied in another precision at a time."""
 MOST_REFINEMENTS = 6
 """Of V in extended precision: each makes the residual smaller by about the solver's accuracy."""
 MOST_CORRECTIONS = 8
@@ -101,8 +101,11 @@ class Exact:
 
     def _ways(self, rows: Any) -> int:
         """Return the most entries of a column of some rows."""
-        ways = self.halo.home(np.bincount(rows.indices, minlength=self.rows.shape[1]))
-        return int(self.halo.world.largest(np.max(ways, initial=0)))
+        ways = np.zeros(self.rows.shape[1], dtype=np.int64)
+        step = max(CHUNK, ways.size)
+        for k in range(0, rows.nnz, step):  # counting makes long integers of them
+            ways += np.bincount(rows.indices[k : k + step], minlength=ways.size)
+        return int(self.halo.world.largest(np.max(self.halo.home(ways), initial=0)))
 
     def rounding(self, V: Array, c: Array, size: float) -> float:
         """Return what rounding may add to a bound computed in double precision from these, nothing else known.

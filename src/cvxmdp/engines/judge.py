@@ -164,6 +164,11 @@ class Judge:
             return False
         return self.nearest.distance <= (1 + self.tolerance) * self.refutation.distance
 
+    def known(self) -> Candidate:
+        """Return the best policy, where there is one."""
+        assert self.best is not None
+        return self.best
+
     @property
     def obeyed(self) -> bool:
         """Whether a policy that obeys is known."""

@@ -100,7 +100,7 @@ class Mixing(Engine):
     def _soften(self, task: Task, mixture: Mixture) -> Proposals:
         """Do the same with rows that give way, from the duals of some displacement."""
         assert task.start is not None
-        if not task.columns.known and _by_rounds(task, mixture):
+        if not task.columns.held and _by_rounds(task, mixture):
             sides = SoftRows(mixture.linear, mixture.scale, task.start.duals[0])
             nearest = mixture.mix(mixture.nearest(_distance(task.best))[0])
             if (yield from soft_rounds(task, sides, _policy(task, nearest))):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import daqp
@@ -13,7 +15,7 @@ from cvxmdp.constraints.linear import EQUALITY, INFINITE, Linear
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.engines.presolve import occupancy_of, policy_iteration
 from cvxmdp.mdp import Array, Indices
-from cvxmdp.ranks.scattered import as_array, digest, middle
+from cvxmdp.ranks.scattered import as_array, as_parts_of, digest, middle, part_of
 
 if TYPE_CHECKING:
     from cvxmdp.engines.base import Task
@@ -25,7 +27,9 @@ FAR = 1e3
 FREE = 1e-9
 """A policy is free of cost below this share of what most pairs cost."""
 MOST_HELD = 50_000_000
-"""Visited pairs (600 MB) of the policies that are passed on to the next problem; the last ones are kept."""
+"""Visited pairs (600 MB) of the policies whose visits are held; those that were asked for last are kept."""
+FEWEST_HELD = 4
+"""Policies whose visits are held however many they are: a mixture under a few limits asks for no more."""
 
 Column = tuple[npt.NDArray[np.int32], Array]
 """The visited pairs of a policy and how often they are visited."""
@@ -35,21 +39,31 @@ Column = tuple[npt.NDArray[np.int32], Array]
 class Columns:
     """Deterministic policies met so far in a model: whatever the limits, the next problem may mix them."""
 
-    known: dict[bytes, Column] = field(default_factory=dict)
+    held: dict[bytes, Column] = field(default_factory=dict)
+    """Those that were asked for last, in this order."""
+    choices: dict[bytes, npt.NDArray[np.unsignedinteger[Any]]] = field(default_factory=dict)
+    """What each policy takes of the pairs of a state: all that is kept of the others."""
 
     def key(self, dynamics: Dynamics, pairs: Indices) -> bytes:
         """Return the key of a policy, which is known from now on."""
         key = digest(pairs)
-        if key not in self.known:
-            self.known[key] = column(occupancy_of(dynamics, pairs))
+        if key not in self.choices:
+            taken = part_of(pairs) - dynamics.first[:-1]
+            self.choices[key] = taken.astype(np.min_scalar_type(int(np.max(taken, initial=0))))
         return key
 
-    def passed_on(self) -> dict[bytes, Column]:
-        """Forget the first ones where they are too many to hold, and return the others."""
-        held = np.cumsum([visited.size for visited, _ in reversed(self.known.values())])
-        kept = int(np.searchsorted(held, MOST_HELD, side="right"))
-        self.known = dict(list(self.known.items())[len(self.known) - kept :])
-        return self.known
+    def of(self, dynamics: Dynamics, key: bytes) -> Column:
+        """Return what a policy visits, found anew where it is not held any more."""
+        found = self.held.pop(key, None)
+        if found is None:
+            pairs = as_parts_of(dynamics.rho, dynamics.first[:-1] + self.choices[key])
+            found = column(occupancy_of(dynamics, pairs))
+        self.held[key] = found
+        held = np.cumsum([visited.size for visited, _ in reversed(self.held.values())])
+        kept = max(int(np.searchsorted(held, MOST_HELD, side="right")), FEWEST_HELD)
+        for old in list(self.held)[:-kept]:
+            del self.held[old]
+        return found
 
 
 def column(d: Array) -> Column:
@@ -71,14 +85,13 @@ class Mixture:
         sides = linear.sides(all_of_them=False)
         self.which, self.signs, self.equal = sides.which, sides.signs, sides.equal
         self.limits = sides.limits / self.scale[self.which]
-        self.columns: list[Column] = []
+        self.columns: list[Callable[[], Column]] = []
         self.costs: list[float] = []
         self.values: list[Array] = []
         self.add(column(task.best.d))
         self.seen: set[bytes] = set()
-        for key, met in task.columns.passed_on().items():
-            self.seen.add(key)
-            self.add(met)
+        for key in list(task.columns.held):
+            self._add_known(key)
         self._meet_far()
 
     def frozen_rows(self) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
@@ -98,10 +111,14 @@ class Mixture:
 
     def add(self, added: Column) -> None:
         """Add an occupancy."""
+        self._add(added, lambda: added)
+
+    def _add(self, added: Column, again: Callable[[], Column]) -> None:
+        """Add an occupancy, with how to get it again."""
         visited, mass = added
         d = np.zeros_like(self.task.c)
         d[visited] = mass
-        self.columns.append(added)
+        self.columns.append(again)
         self.costs.append(float(self.task.c @ d) / self.cost_scale)
         rows = as_array(self.linear.rows @ d).ravel() / self.scale
         self.values.append(as_array(self.signs * rows[self.which]))
@@ -111,9 +128,14 @@ class Mixture:
         key = self.task.columns.key(self.task.dynamics, pairs)
         if key in self.seen:
             return False
-        self.seen.add(key)
-        self.add(self.task.columns.known[key])
+        self._add_known(key)
         return True
+
+    def _add_known(self, key: bytes) -> None:
+        """Add a deterministic policy, which is held as long as there is room for it."""
+        again = partial(self.task.columns.of, self.task.dynamics, key)
+        self.seen.add(key)
+        self._add(again(), again)
 
     def _meet_far(self) -> None:
         """Where the first policy is far beyond a limit, add the policy that is best at meeting that limit.
@@ -132,7 +154,7 @@ class Mixture:
         taken = np.flatnonzero(weights > 0)
         d = np.zeros_like(self.task.c)
         for j in taken:
-            visited, mass = self.columns[j]
+            visited, mass = self.columns[j]()
             d[visited] += weights[j] / weights[taken].sum() * mass
         return d
 

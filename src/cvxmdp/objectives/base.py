@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import product
 from numbers import Real
 from typing import Any, Protocol, runtime_checkable
@@ -142,7 +143,7 @@ class CustomTerm(Term):
 
 def read_objective(mdp: MDP, minimize: Any) -> tuple[Array, list[Term], tuple[str | None, ...]]:
     """Split what is minimized into one cost over pairs, convex terms bound to the model, and the costs' names."""
-    c = np.zeros_like(mdp.state, dtype=np.float64)
+    costs: list[Array] = []
     names: list[str | None] = []
     terms: list[Term] = []
     for part in _parts(minimize):
@@ -156,9 +157,10 @@ def read_objective(mdp: MDP, minimize: Any) -> tuple[Array, list[Term], tuple[st
         elif isinstance(part, ConvexTerm) and not isinstance(part, type):
             terms.append(CustomTerm(part, mdp))
         else:
-            c = c + mdp.cost(part, "minimize")
+            costs.append(mdp.cost(part, "minimize"))
             names.append(part if isinstance(part, str) else None)
-    return c, terms, tuple(names)
+    none = [] if costs else [np.zeros_like(mdp.state, dtype=np.float64)]
+    return reduce(np.add, costs + none), terms, tuple(names)
 
 
 def _parts(minimize: Any) -> Sequence[Any]:
