@@ -24,9 +24,10 @@ def cleaned(judge: Judge, candidate: Candidate) -> Candidate:
     prover, dynamics = judge.prover, judge.prover.dynamics
     candidate = _purified(judge, candidate)
     pi = candidate.policy.probabilities
-    most = np.maximum.reduceat(pi, dynamics.first[:-1])[dynamics.owner]
+    most = np.maximum.reduceat(pi, dynamics.first[:-1])
     for share in RARELY:
-        rare = (pi > 0) & (pi < share * most)
+        rare = pi < (share * most)[dynamics.owner]
+        rare &= pi > 0
         if not np.any(rare) or judge.clock.limit() not in (None, Status.ITERATION_LIMIT):
             break
         tried = prover.measured(prover.candidate(np.where(rare, 0.0, candidate.d)))

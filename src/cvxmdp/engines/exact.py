@@ -70,7 +70,9 @@ class Visits:
 
     def occupancy(self, owner: Indices, pi: Array) -> Array:
         """Return the occupancy of the pairs."""
-        return self.x[owner] * pi
+        d = self.x[owner]
+        d *= pi
+        return d
 
     def spread(self, owner: Indices, pi: Array, d: Array) -> Spread:
         """Return how exact the occupancy is, with what rounding may do to sums over it, twice for good measure."""
@@ -78,9 +80,11 @@ class Visits:
         lacking = abs(1 - float(np.sum(self.parts.astype(FINE)))) + FINE_EPS * (self.error.size + 10)
         total = float(self.error.sum()) * (1 + EPS * (self.error.size + 10))
         others = lacking + self.rest + total - self.error
-        entries = np.minimum(self.error, np.maximum(others, 0.0))[owner] * pi
+        entries = np.minimum(self.error, np.maximum(others, 0.0))[owner]
+        entries *= pi
         entries += (np.count_nonzero(pi) + 10) * EPS * d
-        return Spread(2 * entries, 2 * self.rest)
+        entries *= 2
+        return Spread(entries, 2 * self.rest)
 
 
 class Exact:
@@ -232,8 +236,13 @@ class Exact:
             longest = self._ways(P[taken])
         if coarse(longest):
             inflow = (1 - mdp.discount) * mdp.initial
-            owner = self.dynamics.owner
-            return PolicyChain(lambda x: self.dynamics.flow(x[owner] * pi), inflow, longest, EPS)
+
+            def applied(x: Array) -> Array:
+                d = x[self.dynamics.owner]
+                d *= pi
+                return self.dynamics.flow(d)
+
+            return PolicyChain(applied, inflow, longest, EPS)
         rho = _proportions(mdp.initial)
         gamma = FINE(mdp.discount)
         state, chances = part_of(mdp.state)[taken], part_of(pi)[taken].astype(FINE)

@@ -114,9 +114,11 @@ class Prover:
         """Return the same policy with a proven error of all it does."""
         if candidate.visits is not None:
             return candidate
-        pi, owner = candidate.policy.probabilities, self.dynamics.owner
+        policy, start, owner = candidate.policy, self.dynamics.per_state(candidate.d), self.dynamics.owner
+        del candidate  # which has a long array, if the caller does not need it any more
+        pi = policy.probabilities
         for share in EXACTNESS:
-            visits = self.exact.visits(pi, share * self.tolerance, self.dynamics.per_state(candidate.d))
+            visits = self.exact.visits(pi, share * self.tolerance, start)
             d = visits.occupancy(owner, pi)
             spread = visits.spread(owner, pi, d)
             violation, little = self.blocks.relative(d, spread), 0.1 * self.tolerance
@@ -129,7 +131,7 @@ class Prover:
                 break
         sizes = np.abs(self.c) if self._signed else self.c
         error = float(spread.of(sizes)) + sum(term.change(d, spread) for term in self.blocks.terms)
-        return Candidate(candidate.policy, d, self._value(d), self._scale(d), violation, visits, error)
+        return Candidate(policy, d, self._value(d), self._scale(d), violation, visits, error)
 
     def _value(self, d: Array) -> float:
         return float(self.c @ d) + self.blocks.value(d)
