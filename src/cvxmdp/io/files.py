@@ -34,6 +34,9 @@ SMALL_HEADER, GROWTH_HEADER = 4 * 2**20, 20
 """The same for its header: parsed JSON takes many times the bytes of its text."""
 ARRAY_HEADER = 128
 """Bytes that NumPy puts before an array of numbers."""
+MOST_PACKED = 2**31
+"""Bytes up to which archives are compressed: that takes 20 to 30 s a gigabyte, and only what is not compressed can be
+read where it lies."""
 LOCAL_HEADER, LOCAL_LENGTHS = 30, 26
 """Bytes that ZIP puts before a member, its name and its extra field, and where in them their lengths are."""
 CHUNK = 2**23
@@ -97,9 +100,12 @@ def write_archive(path: Path, header: Mapping[str, Any], arrays: Mapping[str, An
     text = json.dumps({"version": VERSION, **header}, allow_nan=False)
     members = {"header": np.frombuffer(text.encode(), dtype=np.uint8)}
     members |= {name: np.asarray(array) for name, array in arrays.items()}
+    total = sum(array.nbytes + ARRAY_HEADER for array in members.values())
     with write_atomically(path) as file:
+        if total > MOST_PACKED:
+            np.savez(file, allow_pickle=False, **members)
+            return
         np.savez_compressed(file, allow_pickle=False, **members)
-        total = sum(array.nbytes + ARRAY_HEADER for array in members.values())
         if not _fits(total, len(text) + ARRAY_HEADER, file.tell()):
             # Almost nothing but zeros: a reader would take it for an archive made to fill its memory.
             file.seek(0)
@@ -165,6 +171,15 @@ class Member:
     def ndim(self) -> int:
         """How many axes it has."""
         return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it takes."""
+        return int(math.prod(self.shape)) * int(self.dtype.itemsize)
+
+    def lying(self) -> Any:
+        """Return all of it: as it lies in the file where that can be, else a copy."""
+        return self.part() if self.stored is None else self.mapped()
 
     def part(self, begin: int = 0, end: int | None = None) -> Any:
         """Return some of its rows, all of them if not told: a copy.  What is compressed is unpacked up to them."""

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cvxmdp.io.files import VERSION, Path, blaming, matrix_members, read_archive, take, take_matrix, write_archive
+from cvxmdp.dynamics.plan import available_memory
+from cvxmdp.io.files import (
+    VERSION,
+    Path,
+    blaming,
+    matrix_members,
+    open_archive,
+    read_archive,
+    take,
+    take_matrix,
+    write_archive,
+)
 from cvxmdp.mdp import MDP
 from cvxmdp.names import Numbers
 from cvxmdp.reading import handed_over
@@ -37,8 +48,24 @@ def model_parts(mdp: MDP) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def read(path: Path, discount: float | None = None, initial: Any = None) -> MDP:
-    """Read a model; a discount or a first state that is given replaces the file's."""
-    header, arrays = read_archive(path, KIND)
+    """Read a model; a discount or a first state that is given replaces the file's.
+
+    What would fill half of the free memory stays in the file, from where the system reads it as it is needed.
+    """
+    header, members = open_archive(path, KIND)
+    size, free = sum(member.nbytes for member in members.values()), available_memory()
+    large = size > free // 2
+    packed = sum(member.nbytes for member in members.values() if member.stored is None)
+    if large and packed > free:
+        raise ValueError(
+            f"{path} holds {size / 1e9:.3g} GB of arrays, {packed / 1e9:.3g} GB of them compressed, and "
+            f"{free / 1e9:.3g} GB of memory are free: write it without compression, as numpy.savez does, so that it can "
+            "be read where it lies, or load it on several ranks with comm="
+        )
+    if large:
+        arrays = {name: member.lying() for name, member in members.items()}
+    else:
+        header, arrays = read_archive(path, KIND)
     with blaming(path):
         for array in arrays.values():
             handed_over(array)
