@@ -6,8 +6,6 @@ INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --editab
 # PETSc, with the launcher of the MPI that it was built with.
 export PETSC_DIR ?= /usr/lib/petscdir/petsc-real
 export PETSC_ARCH ?=
-PETSC_VERSION = $(shell awk '/define PETSC_VERSION_(MAJOR|MINOR|SUBMINOR) /{printf "%s%s", dot, $$3; dot = "."}' \
-	$(PETSC_DIR)/include/petscversion.h)
 # Two cores have to do for three ranks, and one for root.
 RANKS := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
 	OMPI_MCA_mpi_yield_when_idle=1 OMP_NUM_THREADS=1
@@ -80,11 +78,14 @@ COMPILED := pyproject.toml hatch_build.py $(wildcard src/native/*)
 	touch $@
 
 # PETSc and its compilers are Debian's and Ubuntu's, where there are none yet; a cluster has its own, named by PETSC_DIR.
+# Which version there is, the shell finds out: make would look before it is installed.
 .venv/.petsc: .venv/.all
 	@{ command -v mpiexec && test -d $(PETSC_DIR); } >/dev/null || \
 	{ $(ROOT) apt-get update -qq && $(ROOT) apt-get install -y -qq --no-install-recommends libpetsc-real-dev openmpi-bin; }
 	$(BIN)/python -m pip install -qq --disable-pip-version-check mpi4py setuptools wheel
-	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation petsc4py==$(PETSC_VERSION)
+	version=$$(awk '/define PETSC_VERSION_(MAJOR|MINOR|SUBMINOR) /{printf "%s%s", dot, $$3; dot = "."}' \
+	    $(PETSC_DIR)/include/petscversion.h) && \
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation petsc4py==$$version
 	touch $@
 
 .venv/.all: $(COMPILED)
