@@ -67,7 +67,6 @@ def solved(path: Path, limit: float) -> None:
     began = time.perf_counter()
     mdp = cm.load(path)
     loaded = time.perf_counter()
-    needed = str(mdp.solve_memory()) if hasattr(mdp, "solve_memory") else ""
     limits = [cm.Budget("overflow", 0.02), cm.Budget("empty", 0.05)]
     solution = cm.Problem(mdp, "loss", limits).solve(time_limit=limit, explain=False)
     ended = time.perf_counter()
@@ -78,7 +77,7 @@ def solved(path: Path, limit: float) -> None:
         "value": solution.value, "gap": solution.gap, "method": solution.stats.method, "passes": solution.stats.sweeps,
         "load": loaded - began, "solve": ended - loaded, "phases": dict(solution.stats.seconds),
         "levels": {name: float(np.max(level)) for name, level in solution.levels.items()},
-        "file_gib": os.path.getsize(path) / 2**30, "own_gib": own, "needed": needed,
+        "file_gib": os.path.getsize(path) / 2**30, "own_gib": own,
     }), flush=True)  # fmt: skip
 
 

@@ -88,6 +88,7 @@ class Solve:
         if self.stopped:
             said += "; interrupted"
         phases.begin("proving what the policy does")
+        self.columns.held.clear()  # long arrays that nobody asks for any more
         # Ctrl-C is told once, and time runs out once: then what is left is cut short.
         for deadline in (max(self.deadline, time.perf_counter() + STATING), time.perf_counter()):
             with suppress(KeyboardInterrupt, interrupts.OutOfTimeError), interrupts.until(deadline):
@@ -312,7 +313,7 @@ class Solve:
         costs = {name: float(cost @ d) for name, cost in problem.mdp.costs.items()}
         levels = {c.name: c.level(d) for c in problem.constraints}
         assert chosen.visits is not None
-        spread = chosen.visits.spread(problem.mdp.state, chosen.policy.probabilities, d)
+        spread = chosen.visits.spread(problem.mdp.state, chosen.policy.probabilities)
         # Below the least normal number there are no relative errors.
         errors = {name: float(spread.of(np.abs(cost))) + TINY for name, cost in problem.mdp.costs.items()}
         errors["value"] = max(chosen.error + TINY, errors.get("value", 0.0))

@@ -47,15 +47,16 @@ def least(
 
 def _least(model: Model, h: Real, parts: Sequence[Normal | Slope], cost: Real | None, grown: Sequence[Close]) -> Real:
     """Return the bound of :func:`least` at V = h."""
-    ahead, first = model.ahead(h), model.at_start(h)
-    here = h[model.state]
-    reduced, size, error = ahead.value - here, np.abs(ahead.value) + np.abs(here), ahead.error
-    count = len(parts) + 8
-    for u, off in [(part.u, part.error) for part in parts] + ([] if cost is None else [(cost, LD(0))]):
-        reduced = reduced + u
-        size = size + np.abs(u)
-        error = error + off
-    lowest = np.min(Close(reduced, error + count * EPS * size).low)
+    first, count, lowest = model.at_start(h), len(parts) + 8, LD(np.inf)
+    for pairs, ahead in model.ahead(h):
+        here = h[model.state[pairs]]
+        reduced, size, error = ahead.value - here, np.abs(ahead.value) + np.abs(here), ahead.error
+        added = [Close(part.u[pairs], part.error[pairs]) for part in parts]
+        for u, off in added + ([] if cost is None else [Close(extended(cost[pairs]), LD(0))]):
+            reduced = reduced + u
+            size = size + np.abs(u)
+            error = error + off
+        lowest = np.minimum(lowest, np.min(Close(reduced, error + count * EPS * size).low))
     tops = [part.top for part in parts] + [one.high for one in grown]
     result = first.low + lowest - sum(tops, LD(0))
     result -= (len(tops) + 8) * EPS * (abs(first.low) + abs(lowest) + sum((abs(top) for top in tops), LD(0)))

@@ -168,7 +168,7 @@ class _Verifier:
             read_term(self.model, entry, self.arrays, i, terms)
             for i, entry in enumerate(items(self.header["terms"], "terms"))
         ]
-        self.cost = extended(self.arrays.floats("cost", (L,)))
+        self.cost = self.arrays.floats("cost", (L,))
         self.violations: dict[str, tuple[Real, Real]] = {}
         self.sentences = [self._status_words()]
         self._objective()
@@ -261,7 +261,7 @@ class _Verifier:
 
     def _found(self) -> _Found:
         point = self.policy
-        costs = {name: self._cost(extended(cost)) for name, cost in self.model.costs.items()}
+        costs = {name: self._cost(cost) for name, cost in self.model.costs.items()}
         value, scale = self._cost(self.cost), dot(np.abs(self.cost), np.abs(point.d)).value
         for term in self.terms:
             more, size = term.value(point)

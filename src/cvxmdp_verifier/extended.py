@@ -8,7 +8,7 @@ as much, so that it also covers the rounding of the absolute values and a few op
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -229,26 +229,36 @@ class Matrix:
     def times(self, x: Real, error: Real | None = None) -> Close:
         """Return ``A x`` for an x known up to an error."""
         value, allowance = np.zeros(self.shape[0], dtype=LD), np.zeros(self.shape[0], dtype=LD)
+        for rows, part in self.times_by_rows(x, error):
+            value[rows], allowance[rows] = part
+        return Close(value, allowance)
+
+    def times_by_rows(self, x: Real, error: Real | None = None) -> Iterator[tuple[slice, Close]]:
+        """Yield ``A x`` for some rows after the other."""
         for start, stop, data, columns, offsets in self.chunks():
             entries, there = extended(data), x[columns]
             product = entries * there
-            value[start:stop] = by_segment(product, offsets)
+            value = by_segment(product, offsets)
             off = (np.diff(offsets) + 8) * EPS * by_segment(np.abs(product), offsets)
             small = lost(product, entries, there)
             if small is not None:
                 off += by_segment(small.astype(LD), offsets) * TINY
             if error is not None:
                 off += by_segment(np.abs(entries) * error[columns], offsets)
-            allowance[start:stop] = off
-        return Close(value, allowance * GROWN)
+            yield slice(start, stop), Close(value, off * GROWN)
 
     def back(self, y: Real, error: Real | None = None) -> Close:
         """Return ``A' y`` for a y known up to an error."""
+        return self.back_by_rows(lambda rows: Close(y[rows], None if error is None else error[rows]))
+
+    def back_by_rows(self, y: Callable[[slice], Close]) -> Close:
+        """Return ``A' y`` for a y that is made for some rows at a time, up to an error or exactly."""
         value, size, more = (np.zeros(self.shape[1], dtype=LD) for _ in range(3))
         terms = np.zeros(self.shape[1], dtype=np.int64)
         for start, stop, data, columns, offsets in self.chunks():
             lengths = np.diff(offsets)
-            entries, there = extended(data), np.repeat(y[start:stop], lengths)
+            given, error = y(slice(start, stop))
+            entries, there = extended(data), np.repeat(given, lengths)
             product = entries * there
             np.add.at(value, columns, product)
             np.add.at(size, columns, np.abs(product))
@@ -257,12 +267,22 @@ class Matrix:
             if small is not None:
                 np.add.at(more, columns, small * TINY)
             if error is not None:
-                np.add.at(more, columns, np.abs(entries) * np.repeat(error[start:stop], lengths))
-        return Close(value, ((terms + 8) * EPS * size + more) * GROWN)
+                np.add.at(more, columns, np.abs(entries) * np.repeat(error, lengths))
+        size *= (terms + 8) * EPS
+        size += more
+        size *= GROWN
+        return Close(value, size)
 
-    def sums(self) -> Close:
-        """Return the sum of each row."""
-        return self.times(np.ones(self.shape[1], dtype=LD))
+    def sums(self, rows: slice) -> Close:
+        """Return the sums of some rows."""
+        if self._dense is not None:
+            data, count = extended(self._dense[rows]), self.shape[1]
+            return Close(data.sum(axis=1), (count + 8) * EPS * np.abs(data).sum(axis=1) * GROWN)
+        ends = self._indptr[rows.start : rows.stop + 1]
+        data, offsets = extended(self._data[ends[0] : ends[-1]]), ends - ends[0]
+        return Close(
+            by_segment(data, offsets), (np.diff(offsets) + 8) * EPS * by_segment(np.abs(data), offsets) * GROWN
+        )
 
     def sizes(self, x: Real) -> Real:
         """Return ``|A| x``."""

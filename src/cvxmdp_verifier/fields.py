@@ -114,13 +114,13 @@ class Arrays:
         return array
 
     def ints(self, name: str, shape: tuple[int, ...] | None, below: int) -> Any:
-        """Return an array of integers from 0 up to but not including ``below``."""
+        """Return an array of integers of 32 or 64 bits, from 0 up to but not including ``below``."""
         array = self._shaped(name, shape)
         if array.dtype.kind not in "iu":
             raise Refused(f"the array {shown(name)!r} of the {self._what} holds {array.dtype} in place of integers")
         if array.size and (array.min() < 0 or array.max() >= below):
             raise Refused(f"the array {shown(name)!r} of the {self._what} has an entry outside 0 to {below - 1}")
-        return array.astype(np.int64, copy=False)
+        return array if array.dtype == np.int32 else array.astype(np.int64, copy=False)
 
     def bools(self, name: str, shape: tuple[int, ...]) -> Any:
         """Return an array of booleans."""
@@ -149,7 +149,7 @@ class Arrays:
         if data.ndim != 1:
             raise Refused(f"the array {shown(name + '_data')!r} of the {self._what} has more than one dimension")
         indices = self.ints(f"{name}_indices", data.shape, columns)
-        indptr = self.ints(f"{name}_indptr", (shape[0] + 1,), data.size + 1)
+        indptr = self.ints(f"{name}_indptr", (shape[0] + 1,), data.size + 1).astype(np.int64, copy=False)
         if indptr[0] != 0 or indptr[-1] != data.size or np.any(indptr[1:] < indptr[:-1]):
             raise Refused(f"the array {shown(name + '_indptr')!r} of the {self._what} leads astray")
         matrix = Matrix(data=data, indices=indices, indptr=indptr, shape=shape)

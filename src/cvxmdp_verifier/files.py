@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import struct
 import zipfile
 from os import PathLike
 from typing import Any, NoReturn
@@ -20,6 +21,10 @@ SMALL_HEADER, GROWTH_HEADER = 4 * 2**20, 20
 """The same for the JSON header, which takes many times its bytes once it is parsed."""
 LONGEST = 10_000
 """Characters of the description of an array."""
+LARGE = 2**28
+"""Bytes from which an array that is not compressed is read where it lies in the file, as it is needed."""
+LOCAL, LENGTHS = 30, 26
+"""Bytes that ZIP puts before a member, its name and its extra field, and where in them their lengths are."""
 
 
 def read(path: str | PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -111,12 +116,25 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
         size = math.prod(shape) * dtype.itemsize
         if size != member.file_size - stream.tell():
             raise Refused(f"{what!r} is not as long as its shape says")
-        data = stream.read(size)
-        if len(data) != size or stream.read(1):
-            raise Refused(f"{what!r} is not as long as its shape says")
-    array = np.frombuffer(data, dtype=dtype)
+        if size >= LARGE and member.compress_type == zipfile.ZIP_STORED:
+            array = np.memmap(
+                str(archive.filename), dtype, "r", _place(archive, member) + stream.tell(), (size // dtype.itemsize,)
+            )
+        else:
+            data = stream.read(size)
+            if len(data) != size or stream.read(1):
+                raise Refused(f"{what!r} is not as long as its shape says")
+            array = np.frombuffer(data, dtype=dtype)
     array = array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
     return np.ascontiguousarray(array.astype(dtype.newbyteorder("="), copy=False)).reshape(shape)
+
+
+def _place(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
+    """Return where in the file a member that is not compressed begins."""
+    with open(str(archive.filename), "rb") as file:
+        file.seek(member.header_offset + LENGTHS)
+        name, extra = struct.unpack("<2H", file.read(LOCAL - LENGTHS))
+    return int(member.header_offset + LOCAL + name + extra)
 
 
 def _constant(word: str) -> NoReturn:

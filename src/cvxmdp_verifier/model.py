@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,16 +77,7 @@ class Model:
         self.P = found.matrix("P", S, L)
         if not self.P.entries_are(lambda data: data >= 0):
             raise Refused("the transition matrix of the model has a negative entry")
-        # The sum of entries that are not negative is as good, relative to itself, as the number of them says.
-        sums = self.P.sums()
-        self._sums, self._sums_off = sums.value, sums.error / np.where(sums.value > 0, sums.value, 1)
-        wrong = np.abs(sums.value - 1) > NEAR_ONE
-        if wrong.any():
-            pair = int(np.argmax(wrong))
-            raise Refused(
-                f"the probabilities of the model after action {shown(self.actions[self.action[pair]])} in state "
-                f"{shown(self.states[self.state[pair]])} add up to {float(sums.value[pair]):.9g}"
-            )
+        self._check_sums()
         self._initial = extended(initial)
         whole = dot(self._initial[initial > 0], LD(1) + np.zeros(np.count_nonzero(initial), dtype=LD))
         if not abs(whole.value - 1) <= NEAR_ONE:
@@ -100,6 +91,25 @@ class Model:
                 raise Refused(f"the model lacks the states of its label {shown(label)!r}")
             found.ints(f"label:{i}", None, S)
         found.nothing_left()
+
+    def _check_sums(self) -> None:
+        """See that the rows are proportions."""
+        for chunk in self.P.chunks():
+            sums, _ = self._sums(slice(chunk.start, chunk.stop))
+            wrong = ~(np.abs(sums - 1) <= NEAR_ONE)
+            if wrong.any():
+                row = int(np.argmax(wrong))
+                pair = chunk.start + row
+                raise Refused(
+                    f"the probabilities of the model after action {shown(self.actions[self.action[pair]])} in state "
+                    f"{shown(self.states[self.state[pair]])} add up to {float(sums[row]):.9g}"
+                )
+
+    def _sums(self, pairs: slice) -> tuple[Real, Real]:
+        """Return the sums of some rows, and by how much they may be off relative to themselves."""
+        sums = self.P.sums(pairs)
+        # The sum of entries that are not negative is as good, relative to itself, as the number of them says.
+        return sums.value, sums.error / np.where(sums.value > 0, sums.value, 1)
 
     @property
     def num_pairs(self) -> int:
@@ -129,17 +139,22 @@ class Model:
         size = dot(self._initial, np.abs(h)).value / self._initial_sum
         return Close(value, (inner.error / self._initial_sum + (self._initial_off + 8 * EPS) * size) * GROWN)
 
-    def ahead(self, h: Real) -> Close:
-        """Return ``discount P h`` for each pair."""
-        product = self.P.times(h)
-        value = LD(self.discount) * (product.value / self._sums)
-        error = product.error / self._sums + np.abs(value) * (self._sums_off + 8 * EPS)
-        return Close(value, error * GROWN)
+    def ahead(self, h: Real) -> Iterator[tuple[slice, Close]]:
+        """Yield ``discount P h`` for some pairs after the other."""
+        for pairs, product in self.P.times_by_rows(h):
+            sums, off = self._sums(pairs)
+            value = LD(self.discount) * (product.value / sums)
+            error = product.error / sums + np.abs(value) * (off + 8 * EPS)
+            yield pairs, Close(value, error * GROWN)
 
-    def back(self, d: Real, error: Real) -> Close:
-        """Return ``discount P'd`` for d over pairs that is known up to an error."""
-        share = d / self._sums
-        off = error / self._sums + np.abs(share) * (self._sums_off + 4 * EPS)
-        product = self.P.back(share, off * GROWN)
+    def back(self, d: Callable[[slice], Close]) -> Close:
+        """Return ``discount P'd`` for a d that is made for some pairs at a time, up to an error."""
+
+        def shares(pairs: slice) -> Close:
+            given, (sums, off) = d(pairs), self._sums(pairs)
+            share = given.value / sums
+            return Close(share, (given.error / sums + np.abs(share) * (off + 4 * EPS)) * GROWN)
+
+        product = self.P.back_by_rows(shares)
         value = LD(self.discount) * product.value
         return Close(value, (product.error + 4 * EPS * np.abs(value)) * GROWN)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from cvxmdp_verifier.errors import Refused, shown
-from cvxmdp_verifier.extended import EPS, GROWN, LD, TINY, Real, extended, total
+from cvxmdp_verifier.extended import CHUNK, EPS, GROWN, LD, TINY, Close, Real, extended, total
 from cvxmdp_verifier.fields import Arrays
 from cvxmdp_verifier.model import NEAR_ONE, Model
 
@@ -56,11 +56,11 @@ class Policy:
 
     def __init__(self, model: Model, arrays: Arrays, name: str) -> None:
         L, S = model.num_pairs, model.num_states
-        given = extended(arrays.floats(f"{name}:probabilities", (L,), least=0.0))
+        given = arrays.floats(f"{name}:probabilities", (L,), least=0.0)
         parts = extended(arrays.floats(f"{name}:visits", (2, S)))
         x = parts[0] + parts[1]
         w = extended(arrays.floats(f"{name}:visits_error", (S,), least=0.0))
-        sums = model.per_state(given)
+        sums = model.per_state(extended(given))
         wrong = ~(np.abs(sums - 1) <= NEAR_ONE)
         if wrong.any():
             s = int(np.argmax(wrong))
@@ -69,21 +69,20 @@ class Policy:
                 f"{float(sums[s]):.9g}"
             )
         self._model = model
-        pi = given / sums[model.state]
         # Proportions are as good, relative to themselves, as the number of actions says.
-        rounding = (np.diff(model.starts)[model.state] + 12) * EPS
+        rounding = (np.diff(model.starts) + 12) * EPS
 
-        def spread(v: Real) -> Real:
-            return v[model.state] * pi
+        def spread(v: Real, pairs: slice) -> Close:
+            state = model.state[pairs]
+            of_state, share = v[state], given[pairs] / sums[state]
+            d = of_state * share
+            off = rounding[state] * np.abs(d) + ((of_state != 0) & (share != 0)) * TINY
+            return Close(d, off * GROWN)
 
-        def spread_off(v: Real) -> Real:
-            return (rounding * np.abs(v[model.state] * pi) + ((v[model.state] != 0) & (pi != 0)) * TINY) * GROWN
-
-        d, room = spread(x), spread(w)
-        b, back = model.begin, model.back(d, spread_off(x))
+        b, back = model.begin, model.back(lambda pairs: spread(x, pairs))
         r = b.value - x + back.value
         off = b.error + back.error + 8 * EPS * (b.value + np.abs(x) + np.abs(back.value))
-        held = model.back(room, spread_off(w))
+        held = model.back(lambda pairs: spread(w, pairs))
         s = w - held.value - held.error - 8 * EPS * (w + held.value)
         short = np.maximum(np.abs(r) + off * GROWN - s, 0)
         t = total(short).high / (1 - LD(model.discount)) * GROWN
@@ -91,9 +90,13 @@ class Policy:
         whole, all_w = total(x), total(w)
         lacking = abs(1 - whole.value) + whole.error + 2 * EPS
         w = np.minimum(w, np.maximum((lacking + t + all_w.high - w) * GROWN, 0))
-        room = spread(w)
-        self.pi = pi
-        self.point = Point(d, (room + spread_off(w) + spread_off(x)) * GROWN, x, w, t, given > 0, lambda: self._reached)
+        d, delta = np.empty(L, dtype=LD), np.empty(L, dtype=LD)
+        for k in range(0, L, CHUNK):
+            pairs = slice(k, k + CHUNK)
+            at_x, room = spread(x, pairs), spread(w, pairs)
+            d[pairs], delta[pairs] = at_x.value, (room.value + room.error + at_x.error) * GROWN
+        self._taken = given > 0
+        self.point = Point(d, delta, x, w, t, self._taken, lambda: self._reached)
 
     @cached_property
     def _reached(self) -> Real:
@@ -103,12 +106,11 @@ class Policy:
         frontier = np.flatnonzero(seen)
         if model.discount == 0:
             return seen
-        taken = self.pi > 0
         while frontier.size:
             lengths = model.starts[frontier + 1] - model.starts[frontier]
             ends = np.cumsum(lengths)
             pairs = np.arange(ends[-1]) + np.repeat(model.starts[frontier] - (ends - lengths), lengths)
-            found = model.P.following(pairs[taken[pairs]])
+            found = model.P.following(pairs[self._taken[pairs]])
             frontier = found[~seen[found]]
             seen[frontier] = True
         return seen

@@ -113,13 +113,13 @@ class PetscDynamics(Tabular):
         return super().visits(pi, start)
 
     def backward(self, pi: Any) -> Operator:
-        general, ordered = self._solvers(pi)[1], self._ordered
+        ordered = self._ordered
         if ordered is None:
-            return general
+            return self._solvers(pi)[1]
 
         def solve(rhs: Any) -> Array:
             found = ordered.correction(pi.local, rhs.local)
-            return general(rhs) if found is None else self._states(found)
+            return self._solvers(pi)[1](rhs) if found is None else self._states(found)
 
         return solve
 

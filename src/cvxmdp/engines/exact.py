@@ -74,16 +74,15 @@ class Visits:
         d *= pi
         return d
 
-    def spread(self, owner: Indices, pi: Array, d: Array) -> Spread:
+    def spread(self, owner: Indices, pi: Array) -> Spread:
         """Return how exact the occupancy is, with what rounding may do to sums over it, twice for good measure."""
         # All visits add up to one: no entry is off by more than the others together and what x lacks of one.
         lacking = abs(1 - float(np.sum(self.parts.astype(FINE)))) + FINE_EPS * (self.error.size + 10)
         total = float(self.error.sum()) * (1 + EPS * (self.error.size + 10))
         others = lacking + self.rest + total - self.error
-        entries = np.minimum(self.error, np.maximum(others, 0.0))[owner]
+        off = np.minimum(self.error, np.maximum(others, 0.0)) + (np.count_nonzero(pi) + 10) * EPS * self.x
+        entries = (2 * off)[owner]
         entries *= pi
-        entries += (np.count_nonzero(pi) + 10) * EPS * d
-        entries *= 2
         return Spread(entries, 2 * self.rest)
 
 

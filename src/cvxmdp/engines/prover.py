@@ -120,7 +120,7 @@ class Prover:
         for share in EXACTNESS:
             visits = self.exact.visits(pi, share * self.tolerance, start)
             d = visits.occupancy(owner, pi)
-            spread = visits.spread(owner, pi, d)
+            spread = visits.spread(owner, pi)
             violation, little = self.blocks.relative(d, spread), 0.1 * self.tolerance
             if violation <= little:
                 break

@@ -59,8 +59,8 @@ def read(path: Path, discount: float | None = None, initial: Any = None) -> MDP:
     if large and packed > free:
         raise ValueError(
             f"{path} holds {size / 1e9:.3g} GB of arrays, {packed / 1e9:.3g} GB of them compressed, and "
-            f"{free / 1e9:.3g} GB of memory are free: write it without compression, as numpy.savez does, so that it can "
-            "be read where it lies, or load it on several ranks with comm="
+            f"{free / 1e9:.3g} GB of memory are free: write it without compression, as numpy.savez does, so that it "
+            "can be read where it lies, or load it on several ranks with comm="
         )
     if large:
         arrays = {name: member.lying() for name, member in members.items()}

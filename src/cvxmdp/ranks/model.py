@@ -145,7 +145,7 @@ def from_rows(
 
     mdp = MDP._of_parts(
         state=over(state - begin, pairs),
-        action=over(action, pairs),
+        action=over(np.asarray(action, dtype=np.int32), pairs),
         transitions=block,
         costs={name: over(cost, pairs) for name, cost in own.items()},
         discount=discount,
