@@ -51,7 +51,7 @@ def _least(model: Model, h: Real, parts: Sequence[Normal | Slope], cost: Real | 
     for pairs, ahead in model.ahead(h):
         here = h[model.state[pairs]]
         reduced, size, error = ahead.value - here, np.abs(ahead.value) + np.abs(here), ahead.error
-        added = [Close(part.u[pairs], part.error[pairs]) for part in parts]
+        added = [part.at(pairs) for part in parts]
         for u, off in added + ([] if cost is None else [Close(extended(cost[pairs]), LD(0))]):
             reduced = reduced + u
             size = size + np.abs(u)
@@ -69,6 +69,6 @@ def shifted(parts: Sequence[Normal], shifts: Sequence[Real]) -> list[Close]:
     grown = []
     for part, shift in zip(parts, shifts, strict=True):
         there = extended(shift)
-        inner = dot(part.u, there)
-        grown.append(Close(inner.value, inner.error + dot(np.abs(there), part.error).high))
+        inner = dot(part.u.value, there)
+        grown.append(Close(inner.value, inner.error + dot(np.abs(there), part.u.error).high))
     return grown

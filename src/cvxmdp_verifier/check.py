@@ -11,7 +11,7 @@ import numpy as np
 
 from cvxmdp_verifier.bounds import Dual, least
 from cvxmdp_verifier.errors import Refused, shown
-from cvxmdp_verifier.extended import EPS, EPS64, GROWN, LD, Close, Real, dot, extended
+from cvxmdp_verifier.extended import EPS, EPS64, GROWN, LD, Close, Real, dot, extended, parts
 from cvxmdp_verifier.fields import Arrays, has_keys, items, names, number, text
 from cvxmdp_verifier.files import read
 from cvxmdp_verifier.infeasible import Evidence, verify_infeasibility
@@ -174,10 +174,12 @@ class _Verifier:
         self._objective()
         self.policy = Policy(self.model, self.arrays, "policy").point
         self.occupancy = self.arrays.floats("occupancy", (L,))
-        off = np.abs(self.occupancy - self.policy.d)
-        wrong = ~(off <= 4 * EPS64 * np.abs(self.policy.d) + 1e-300)
-        if wrong.any():
-            pair = int(np.argmax(wrong))
+        for pairs in parts(L):
+            d = self.policy.d[pairs]
+            wrong = ~(np.abs(self.occupancy[pairs] - d) <= 4 * EPS64 * np.abs(d) + 1e-300)
+            if not wrong.any():
+                continue
+            pair = pairs.start + int(np.argmax(wrong))
             raise Refused(
                 f"the occupancy of action {shown(self.model.actions[self.model.action[pair]])} in state "
                 f"{shown(self.model.states[self.model.state[pair]])} is said to be {self.occupancy[pair]:.9g}; the "
@@ -192,8 +194,8 @@ class _Verifier:
         probabilities = self.arrays.floats("probabilities", (model.num_pairs,))
         if not np.array_equal(probabilities, self.arrays.floats("policy:probabilities", (model.num_pairs,))):
             raise Refused("the probabilities stated are not those of the policy's record")
-        visits, sums = self.arrays.floats("visits", (model.num_states,)), model.per_state(extended(self.occupancy))
-        sizes = model.per_state(np.abs(extended(self.occupancy)))
+        visits, sums = self.arrays.floats("visits", (model.num_states,)), model.per_state(self.occupancy)
+        sizes = model.per_state(np.abs(self.occupancy))
         wrong = ~(np.abs(visits - sums) <= (4 + np.diff(model.starts)) * EPS64 * sizes + 1e-300)
         if wrong.any():
             s = int(np.argmax(wrong))
@@ -239,16 +241,19 @@ class _Verifier:
                 raise Refused(f"the objective has a cost that the model has not: {shown(name)}")
             known.append(name)
         if len(known) == len(named):
-            columns = [extended(self.model.costs[name]) for name in known]
-            sums = sign * sum(columns, LD(0) * self.cost)
-            sizes = sum((np.abs(column) for column in columns), LD(0) * self.cost)
-            wrong = ~(np.abs(sums - self.cost) <= 4 * len(known) * EPS64 * sizes)
-            if wrong.any():
-                pair = int(np.argmax(wrong))
+            for pairs in parts(self.cost.size):
+                cost = self.cost[pairs]
+                columns = [extended(self.model.costs[name][pairs]) for name in known]
+                sums = sign * sum(columns, LD(0) * cost)
+                sizes = sum((np.abs(column) for column in columns), LD(0) * cost)
+                wrong = ~(np.abs(sums - cost) <= 4 * len(known) * EPS64 * sizes)
+                if not wrong.any():
+                    continue
+                at = int(np.argmax(wrong))
                 raise Refused(
                     f"the cost that is {sense}d is not the sum of {', '.join(map(shown, known)) or 'nothing'}: it is "
-                    f"{float(self.cost[pair]):.9g} in state {shown(self.model.states[self.model.state[pair]])} "
-                    f"in place of {float(sums[pair]):.9g}"
+                    f"{float(cost[at]):.9g} in state "
+                    f"{shown(self.model.states[self.model.state[pairs.start + at]])} in place of {float(sums[at]):.9g}"
                 )
             if known:
                 kind = "cost" if len(known) == 1 else "costs"
@@ -305,7 +310,7 @@ class _Verifier:
         has_keys(stated, tuple(self.model.costs), "the costs of the solution")
         cost_errors = {}
         for name, cost in found.costs.items():
-            size = dot(np.abs(extended(self.model.costs[name])), np.abs(self.policy.d)).value
+            size = dot(np.abs(self.model.costs[name]), np.abs(self.policy.d)).value
             claimed = number(stated[name], f"the cost {shown(name)}")
             cost_errors[name] = self._same(claimed, off[name], cost, size, f"the cost {shown(name)}")
         self.sentences.append(f"The policy costs {value:.9g}, proven to within {at_most(value_error, 3)}.")

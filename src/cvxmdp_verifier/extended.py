@@ -8,7 +8,7 @@ as much, so that it also covers the rounding of the absolute values and a few op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +45,10 @@ class Close(NamedTuple):
         """A number that the truth is not above."""
         return np.where(np.isfinite(self.value), self.value + self._wide, self.value)[()]
 
+    def part(self, entries: slice) -> Close:
+        """Return some entries."""
+        return Close(self.value[entries], self.error[entries])
+
     @property
     def _wide(self) -> Real:
         return self.error + 2 * EPS * (np.abs(self.value) + self.error)
@@ -70,27 +74,49 @@ def total(values: Real) -> Close:
     In blocks, so that the allowance grows with the root of the number of terms.
     """
     values = np.atleast_1d(values)
-    n = values.size
-    if n == 0:
-        return Close(LD(0), LD(0))
-    block = max(int(np.sqrt(n)), 1)
-    starts = np.arange(0, n, block)
+    return _together([_total(values[part]) for part in parts(values.size)])
+
+
+def _total(values: Real) -> tuple[Close, Real]:
+    """Return the sum of not too many numbers, and the sum of their sizes."""
+    block = max(int(np.sqrt(values.size)), 1)
+    starts = np.arange(0, values.size, block)
     value = np.sum(np.add.reduceat(values, starts))
     size = np.sum(np.add.reduceat(np.abs(values), starts))
-    return Close(value, (block + starts.size + 8) * EPS * size)
+    return Close(value, (block + starts.size + 8) * EPS * size), size
+
+
+def _together(sums: Sequence[tuple[Close, Real]]) -> Close:
+    """Add up sums of parts that are given with the sums of their sizes."""
+    value = sum((one.value for one, _ in sums), LD(0))
+    error = sum((one.error for one, _ in sums), LD(0))
+    size = sum((size for _, size in sums), LD(0))
+    return Close(value, error if len(sums) < 2 else error + (len(sums) + 8) * EPS * size)
+
+
+def parts(size: int) -> Iterator[slice]:
+    """Cut so many entries into parts that may exist in extended precision together."""
+    return (slice(k, k + CHUNK) for k in range(0, size, CHUNK))
 
 
 def dot(a: Real, b: Real, error: Real | None = None) -> Close:
     """Return ``a'b``; ``a`` is exact and ``b`` known up to an error."""
-    a, b = np.atleast_1d(a), np.atleast_1d(b)
+    a, b = np.broadcast_arrays(np.atleast_1d(a), np.atleast_1d(b))
+    off = None if error is None else np.broadcast_to(error, a.shape)
+    value, rounding = _together([_dot(a[part], b[part], None if off is None else off[part]) for part in parts(a.size)])
+    return Close(value, rounding * GROWN)
+
+
+def _dot(a: Real, b: Real, error: Real | None) -> tuple[Close, Real]:
+    """Return the product of short vectors, and the sum of the sizes of what was added up."""
     product = a * b
-    value, rounding = total(product)
+    (value, rounding), size = _total(product)
     small = lost(product, a, b)
     if small is not None:
         rounding = rounding + np.count_nonzero(small) * TINY
     if error is not None:
         rounding = rounding + total(np.abs(a) * error).value
-    return Close(value, rounding * GROWN)
+    return Close(value, rounding), size
 
 
 def root(square: Close) -> Close:
@@ -192,10 +218,7 @@ class Matrix:
         while start < n:
             if self._dense is not None:
                 stop = min(n, start + max(1, CHUNK // max(self.shape[1], 1)))
-                rows, columns = np.nonzero(self._dense[start:stop])
-                data = self._dense[start:stop][rows, columns]
-                offsets = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=stop - start))))
-                yield Chunk(start, stop, data, columns, offsets)
+                yield _compressed(self._dense[start:stop], start, 0)
             else:
                 first = self._indptr[start]
                 # As many rows as fit, and at least one.
@@ -204,6 +227,15 @@ class Matrix:
                 offsets = self._indptr[start : stop + 1] - first
                 yield Chunk(start, stop, self._data[first:last], self._indices[first:last], offsets)
             start = stop
+
+    def pieces(self) -> Iterator[Chunk]:
+        """Read the rows in order, those that are longer than a chunk piece by piece."""
+        if self._dense is None or self.shape[1] <= CHUNK:
+            yield from self.chunks()
+            return
+        for i in range(self.shape[0]):
+            for part in parts(self.shape[1]):
+                yield _compressed(self._dense[i : i + 1, part], i, part.start)
 
     def row(self, i: int) -> Real:
         """Return one row, dense."""
@@ -228,28 +260,42 @@ class Matrix:
 
     def times(self, x: Real, error: Real | None = None) -> Close:
         """Return ``A x`` for an x known up to an error."""
-        value, allowance = np.zeros(self.shape[0], dtype=LD), np.zeros(self.shape[0], dtype=LD)
-        for rows, part in self.times_by_rows(x, error):
-            value[rows], allowance[rows] = part
-        return Close(value, allowance)
+        value, allowance, size, count = np.zeros((4, self.shape[0]), dtype=LD)
+        for rows, part, sizes in self._products(self.pieces(), x, error):
+            value[rows] += part.value
+            allowance[rows] += part.error
+            size[rows] += sizes
+            count[rows] += 1
+        return Close(value, allowance + (count > 1) * (count + 8) * EPS * size * GROWN)
 
     def times_by_rows(self, x: Real, error: Real | None = None) -> Iterator[tuple[slice, Close]]:
         """Yield ``A x`` for some rows after the other."""
-        for start, stop, data, columns, offsets in self.chunks():
+        return ((rows, part) for rows, part, _ in self._products(self.chunks(), x, error))
+
+    def _products(self, chunks: Iterator[Chunk], x: Real, error: Real | None) -> Iterator[tuple[slice, Close, Real]]:
+        """Yield ``A x`` of some chunks, and what the sizes of their terms add up to."""
+        for start, stop, data, columns, offsets in chunks:
             entries, there = extended(data), x[columns]
             product = entries * there
-            value = by_segment(product, offsets)
-            off = (np.diff(offsets) + 8) * EPS * by_segment(np.abs(product), offsets)
+            value, size = by_segment(product, offsets), by_segment(np.abs(product), offsets)
+            off = (np.diff(offsets) + 8) * EPS * size
             small = lost(product, entries, there)
             if small is not None:
                 off += by_segment(small.astype(LD), offsets) * TINY
             if error is not None:
                 off += by_segment(np.abs(entries) * error[columns], offsets)
-            yield slice(start, stop), Close(value, off * GROWN)
+            yield slice(start, stop), Close(value, off * GROWN), size
 
     def back(self, y: Real, error: Real | None = None) -> Close:
         """Return ``A' y`` for a y known up to an error."""
         return self.back_by_rows(lambda rows: Close(y[rows], None if error is None else error[rows]))
+
+    def back_by_columns(self, y: Real) -> Callable[[slice], Close]:
+        """Return ``A' y`` as a function of some columns."""
+        if self._dense is None:
+            return self.back(y).part
+        dense = self._dense
+        return lambda columns: Matrix(dense[:, columns]).back(y)
 
     def back_by_rows(self, y: Callable[[slice], Close]) -> Close:
         """Return ``A' y`` for a y that is made for some rows at a time, up to an error or exactly."""
@@ -287,20 +333,28 @@ class Matrix:
     def sizes(self, x: Real) -> Real:
         """Return ``|A| x``."""
         out = np.zeros(self.shape[0], dtype=LD)
-        for start, stop, data, columns, offsets in self.chunks():
-            out[start:stop] = by_segment(np.abs(extended(data)) * x[columns], offsets)
+        for start, stop, data, columns, offsets in self.pieces():
+            out[start:stop] += by_segment(np.abs(extended(data)) * x[columns], offsets)
         return out
 
     def largest(self, of: npt.NDArray[np.bool_] | None = None) -> Real:
         """Return the largest absolute entry of each row, among some columns."""
         out = np.zeros(self.shape[0], dtype=LD)
-        for start, stop, data, columns, offsets in self.chunks():
+        for start, stop, data, columns, offsets in self.pieces():
             sizes = np.abs(data) if of is None else np.abs(data) * of[columns]
             some = offsets[:-1] < offsets[1:]
             if some.any():
-                out[start:stop][some] = np.maximum.reduceat(sizes, offsets[:-1][some])
+                largest = np.maximum.reduceat(sizes, offsets[:-1][some])
+                out[start:stop][some] = np.maximum(out[start:stop][some], largest)
         return out
 
     def entries_are(self, test: Any) -> bool:
         """Say whether all stored entries pass a test."""
-        return all(bool(np.all(test(chunk.data))) for chunk in self.chunks())
+        return all(bool(np.all(test(chunk.data))) for chunk in self.pieces())
+
+
+def _compressed(rows: npt.NDArray[np.float64], start: int, column: int) -> Chunk:
+    """Compress dense rows that begin in some row and column of a matrix."""
+    row, columns = np.nonzero(rows)
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=rows.shape[0]))))
+    return Chunk(start, start + rows.shape[0], rows[row, columns], columns + column, offsets)

@@ -117,7 +117,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
         if size != member.file_size - stream.tell():
             raise Refused(f"{what!r} is not as long as its shape says")
         if size >= LARGE and member.compress_type == zipfile.ZIP_STORED:
-            array = np.memmap(
+            array: Any = np.memmap(
                 str(archive.filename), dtype, "r", _place(archive, member) + stream.tell(), (size // dtype.itemsize,)
             )
         else:

@@ -106,10 +106,10 @@ def _margin(found: Any, evidence: Evidence, sentences: list[str]) -> tuple[float
         raise Refused("the distance is not a pair of numbers")
     distance = [number(end, "the distance", infinite=True) for end in given]
     # One set for all linear limits, and one for each other.
-    linear = [n.u for limit, n in zip(evidence.limits, dual.normals, strict=True) if limit.is_linear]
-    others = [n.u for limit, n in zip(evidence.limits, dual.normals, strict=True) if not limit.is_linear]
+    linear = [n.u.value for limit, n in zip(evidence.limits, dual.normals, strict=True) if limit.is_linear]
+    others = [n.u.value for limit, n in zip(evidence.limits, dual.normals, strict=True) if not limit.is_linear]
     stacked = [sum(linear, LD(0) * evidence.cost), *others] if linear else others
-    slack = sum((np.max(n.error, initial=0) for n in dual.normals), LD(0)) * evidence.model.num_pairs
+    slack = sum((np.max(n.u.error, initial=0) for n in dual.normals), LD(0)) * evidence.model.num_pairs
     length = norm(np.concatenate(stacked), 2).high + slack
     _at_most(distance[0], proven, length, "every occupancy is said to be {} away from the limits; {} is proven")
     if not distance[0] >= 0 or not distance[1] >= 0:

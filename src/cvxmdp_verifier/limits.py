@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -49,8 +50,8 @@ class Normal:
 
     Attributes
     ----------
-    u, error : array of shape (num_pairs,)
-        The normal, and what rounding may have done to it.
+    at : function
+        Returns u for some pairs, with what rounding may have done to it.
     top : longdouble
         No x that obeys has a larger ``u'x``; rounding is in it.
     ease : Close
@@ -65,8 +66,7 @@ class Normal:
         What a computation of the price may differ by.
     """
 
-    u: Real
-    error: Real
+    at: Callable[[slice], Close]
     top: Real
     ease: Close
     relative_ease: Close
@@ -74,10 +74,15 @@ class Normal:
     rows: Real
     price_error: Real = 0.0
 
+    @cached_property
+    def u(self) -> Close:
+        """The normal for all pairs."""
+        return self.at(slice(None))
+
     @property
     def idle(self) -> bool:
         """Whether it says nothing."""
-        return not np.any(self.u) and not np.any(self.error) and bool(self.top <= 0)
+        return not np.any(self.u.value) and not np.any(self.u.error) and bool(self.top <= 0)
 
 
 @dataclass(frozen=True)
@@ -207,6 +212,12 @@ def _ease_of_box(m: Real, up: Real, down: Real) -> Close:
     return dot(np.concatenate((np.maximum(m, 0), np.maximum(-m, 0))), np.concatenate((up, down)))
 
 
+def _proof_of_box(m: Real, box: Linear | Bounds) -> tuple[Real, Close, Close, Real, Real]:
+    """Return what a :class:`Normal` says besides its vector, of multipliers of limits on each entry."""
+    eases = (_ease_of_box(m, *box.units(relative)) for relative in (False, True))
+    return _top_of_box(m, box.lower, box.upper), *eases, -m, m != 0
+
+
 @dataclass(frozen=True)
 class Linear(Limit):
     """``lower <= rows d <= upper``."""
@@ -274,11 +285,7 @@ class Linear(Limit):
         return replace(self, lower=self.lower - amount, upper=self.upper + amount)
 
     def normal(self, dual: Real) -> Normal:
-        u = self.rows.back(dual)
-        return Normal(
-            *u, _top_of_box(dual, self.lower, self.upper), _ease_of_box(dual, *self.units(False)),
-            _ease_of_box(dual, *self.units(True)), -dual, dual != 0,
-        )  # fmt: skip
+        return Normal(self.rows.back_by_columns(dual), *_proof_of_box(dual, self))
 
     def dual_size(self) -> int:
         return self.num_rows
@@ -346,10 +353,7 @@ class Bounds(Limit):
         return replace(self, lower=self.lower - amount, upper=self.upper + amount)
 
     def normal(self, dual: Real) -> Normal:
-        return Normal(
-            dual, LD(0) * dual, _top_of_box(dual, self.lower, self.upper), _ease_of_box(dual, *self.units(False)),
-            _ease_of_box(dual, *self.units(True)), -dual, dual != 0,
-        )  # fmt: skip
+        return Normal(Close(dual, LD(0) * dual).part, *_proof_of_box(dual, self))
 
     def dual_size(self) -> int:
         return int(self.upper.size)
@@ -393,7 +397,9 @@ class _Single(Limit):
     def _normal(self, u: Close, top: Real, multiplier: Close, price: Real | None = None) -> Normal:
         """The ease of a single limit is a multiplier, and its price is its negative."""
         price = -multiplier.value if price is None else price
-        return Normal(*u, top, multiplier, scaled(multiplier, self.unit()), price, np.array([bool(np.any(u.value))]))
+        return Normal(
+            u.part, top, multiplier, scaled(multiplier, self.unit()), price, np.array([bool(np.any(u.value))])
+        )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp_verifier.errors import Refused, shown
-from cvxmdp_verifier.extended import EPS, GROWN, LD, Close, Real, by_segment, dot, extended
+from cvxmdp_verifier.extended import EPS, GROWN, LD, Close, Real, by_segment, dot, extended, parts
 from cvxmdp_verifier.fields import Arrays, has_keys, integer, names, number
 
 VERSION = 2
@@ -128,8 +128,12 @@ class Model:
         return Close(value, value * (self._initial_off + 8 * EPS) * GROWN)
 
     def per_state(self, values: Real) -> Real:
-        """Add up over the pairs of each state."""
-        return by_segment(values, self.starts)
+        """Add up over the pairs of each state, in extended precision."""
+        out = np.empty(self.num_states, dtype=LD)
+        for states in parts(self.num_states):
+            starts = self.starts[states.start : states.stop + 1]
+            out[states] = by_segment(extended(values[starts[0] : starts[-1]]), starts - starts[0])
+        return out
 
     def at_start(self, h: Real) -> Close:
         """Return ``(1 - discount) initial'h``."""

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from cvxmdp_verifier.errors import Refused, shown
-from cvxmdp_verifier.extended import CHUNK, EPS, GROWN, LD, TINY, Close, Real, extended, total
+from cvxmdp_verifier.extended import EPS, GROWN, LD, TINY, Close, Real, dot, extended, parts, total
 from cvxmdp_verifier.fields import Arrays
 from cvxmdp_verifier.model import NEAR_ONE, Model
 
@@ -43,7 +43,7 @@ class Point:
     def off(self, row: Real) -> Real:
         """Return how much ``row'd`` can differ from the truth, for a row that is not negative."""
         most = np.max(row, where=self.active, initial=0) if self.t > 0 else LD(0)
-        return (total(row * self.delta).value + most * self.t) * GROWN
+        return (dot(row, self.delta).value + most * self.t) * GROWN
 
 
 class Policy:
@@ -57,10 +57,11 @@ class Policy:
     def __init__(self, model: Model, arrays: Arrays, name: str) -> None:
         L, S = model.num_pairs, model.num_states
         given = arrays.floats(f"{name}:probabilities", (L,), least=0.0)
-        parts = extended(arrays.floats(f"{name}:visits", (2, S)))
-        x = parts[0] + parts[1]
+        high, low = extended(arrays.floats(f"{name}:visits", (2, S)))
+        x = high + low
+        del high, low  # long arrays
         w = extended(arrays.floats(f"{name}:visits_error", (S,), least=0.0))
-        sums = model.per_state(extended(given))
+        sums = model.per_state(given)
         wrong = ~(np.abs(sums - 1) <= NEAR_ONE)
         if wrong.any():
             s = int(np.argmax(wrong))
@@ -79,20 +80,13 @@ class Policy:
             off = rounding[state] * np.abs(d) + ((of_state != 0) & (share != 0)) * TINY
             return Close(d, off * GROWN)
 
-        b, back = model.begin, model.back(lambda pairs: spread(x, pairs))
-        r = b.value - x + back.value
-        off = b.error + back.error + 8 * EPS * (b.value + np.abs(x) + np.abs(back.value))
-        held = model.back(lambda pairs: spread(w, pairs))
-        s = w - held.value - held.error - 8 * EPS * (w + held.value)
-        short = np.maximum(np.abs(r) + off * GROWN - s, 0)
-        t = total(short).high / (1 - LD(model.discount)) * GROWN
+        t = _short(model, spread, x, w) / (1 - LD(model.discount)) * GROWN
         # All visits add up to one, so that no entry is off by more than the others together and what x lacks of one.
         whole, all_w = total(x), total(w)
         lacking = abs(1 - whole.value) + whole.error + 2 * EPS
         w = np.minimum(w, np.maximum((lacking + t + all_w.high - w) * GROWN, 0))
         d, delta = np.empty(L, dtype=LD), np.empty(L, dtype=LD)
-        for k in range(0, L, CHUNK):
-            pairs = slice(k, k + CHUNK)
+        for pairs in parts(L):
             at_x, room = spread(x, pairs), spread(w, pairs)
             d[pairs], delta[pairs] = at_x.value, (room.value + room.error + at_x.error) * GROWN
         self._taken = given > 0
@@ -114,6 +108,17 @@ class Policy:
             frontier = found[~seen[found]]
             seen[frontier] = True
         return seen
+
+
+def _short(model: Model, spread: Callable[[Real, slice], Close], x: Real, w: Real) -> Real:
+    """Return the 1-norm of what ``A w`` lacks of ``|r|``."""
+    b, back = model.begin, model.back(lambda pairs: spread(x, pairs))
+    r = np.abs(b.value - x + back.value)
+    r += (b.error + back.error + 8 * EPS * (b.value + np.abs(x) + np.abs(back.value))) * GROWN
+    del b, back  # long arrays
+    held = model.back(lambda pairs: spread(w, pairs))
+    r -= w - held.value - held.error - 8 * EPS * (w + held.value)
+    return total(np.maximum(r, 0)).high
 
 
 def sure(point: Point) -> Point:

@@ -26,6 +26,10 @@ class Slope:
     error: Real
     top: Real
 
+    def at(self, pairs: slice) -> Close:
+        """Return u for some pairs, with what rounding may have done to it."""
+        return Close(self.u[pairs], self.error[pairs])
+
 
 @dataclass(frozen=True)
 class Term:
