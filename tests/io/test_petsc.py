@@ -1,7 +1,5 @@
 """PETSc's binary format: PETSc reads what is written, what it writes is read, and what is wrong is refused by name."""
 
-import struct
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -11,7 +9,7 @@ from hypothesis import strategies as st
 import cvxmdp as cm
 from cvxmdp.io import petsc
 from file_models import models
-from petsc_files import PetscFiles
+from petsc_files import WRONG, G, P, PetscFiles, files, in_bytes
 
 
 @pytest.fixture(scope="module")
@@ -20,29 +18,6 @@ def petsc_files():
     process = PetscFiles()
     yield process
     process.close()
-
-
-def in_bytes(matrix, whole="i", columns=None, entries=None):
-    """Return the file of a matrix as the manual page of MatLoad describes it."""
-    csr = sp.csr_array(matrix)
-    lengths = np.diff(csr.indptr).tolist()
-    numbers = [1211216, *matrix.shape, csr.nnz if entries is None else entries, *lengths]
-    numbers += csr.indices.tolist() if columns is None else columns
-    return struct.pack(f">{len(numbers)}{whole}{csr.nnz}d", *numbers, *csr.data)
-
-
-P = np.array([[0.5, 0.5, 0], [0, 1, 0], [0, 0.25, 0.75], [1, 0, 0], [0, 0, 1], [0.2, 0.3, 0.5]])
-G = np.array([[1.0, 0.0], [0.0, -3.0], [1e-8, 2.0]])
-
-
-def files(folder, P=P, name="P.bin", **costs):
-    """Write the files of a model, given as matrices or as bytes."""
-    for file, content in {
-        name: P,
-        **{f"{cost}{name[-4:]}": table for cost, table in (costs or {"g": G}).items()},
-    }.items():
-        (folder / file).write_bytes(content if isinstance(content, bytes) else in_bytes(content))
-    return folder / name
 
 
 def table(mdp, name):
@@ -193,48 +168,6 @@ def test_an_action_whose_cost_is_infinite_is_not_offered(tmp_path, row):
 
 
 # -------------------------------------------------------------------------------------------------- what is refused
-
-
-def changed(matrix, at, value):
-    matrix = matrix.copy()
-    matrix[at] = value
-    return matrix
-
-
-WRONG = [
-    ({"P": b""}, r"P\.bin': it begins with nothing"),
-    ({"P": b"hello, world"}, r"P\.bin': it begins with 68 65 6c 6c; a matrix .* begins with 00 12 7b 50"),
-    ({"P": struct.pack(">2i3d", 1211214, 3, 1, 2, 3)}, r"P\.bin': it holds a vector of PETSc"),
-    ({"P": in_bytes(P)[:12]}, r"P\.bin': it ends early"),
-    (
-        {"P": in_bytes(P)[:-1]},
-        r"P\.bin': it has 159 bytes; a matrix of 6 x 3, 10 entries of which are stored in double precision, has 160",
-    ),
-    ({"P": in_bytes(P) + b"\0"}, "it has 161 bytes"),
-    ({"P": in_bytes(P, entries=9)}, r"it has 160 bytes; .* 9 entries .* has 148"),
-    ({"P": in_bytes(P, entries=-2)}, "6 rows, 3 columns and -2 entries"),
-    ({"P": in_bytes(P[:5])}, r"P\.bin' holds a matrix of 5 x 3; expected transitions"),
-    ({"P": in_bytes(P[:2])}, r"P\.bin' holds a matrix of 2 x 3; expected transitions"),
-    ({"P": struct.pack(">4i", 1211216, 0, 0, 0)}, "matrix of 0 x 0; expected transitions"),
-    ({"P": in_bytes(P, columns=[0, 1, 1, 1, 2, 0, 2, 0, 1, 3])}, r"P\.bin': an entry is in column 3; there are col"),
-    ({"P": in_bytes(P, columns=[0, 1, 1, 1, 2, 0, 2, 0, 1, -1])}, "is in column -1; there are columns 0 to 2"),
-    (
-        {"P": in_bytes(P).replace(struct.pack(">3i", 2, 1, 2), struct.pack(">3i", 2, 2, 2))},
-        "have 11 entries in all; it states 10",
-    ),
-    ({"P": in_bytes(P).replace(struct.pack(">3i", 2, 1, 2), struct.pack(">3i", 2, -1, 4))}, "row 1 should have -1"),
-    ({"P": changed(P, (3, 0), 0.5)}, r"P\.bin': the probabilities from state 1, action 1 sum to 0\.5"),
-    ({"P": changed(P, (3, 0), 0.0)}, r"P\.bin': the probabilities from state 1, action 1 sum to 0,"),
-    ({"P": changed(P, (3, 0), np.nan)}, r"P\.bin': .* from state 1, action 1 is nan"),
-    ({"g": changed(G, (1, 0), np.nan)}, r"P\.bin': cost 'g' is nan in state 1, action 0"),
-    ({"g": changed(G, 1, np.inf)}, r"P\.bin': state 1 has no action"),
-    (
-        {"g": G.T},
-        r"g\.bin' holds a matrix of 2 x 3; expected costs of the model in '.*P\.bin', of 3 states x 2 actions",
-    ),
-    ({"g": in_bytes(G)[:-8]}, r"g\.bin': it has \d+ bytes"),
-    ({"g": b"PK\3\4"}, r"g\.bin': it begins with 50 4b 03 04"),
-]
 
 
 @pytest.mark.parametrize(("content", "said"), WRONG)

@@ -239,6 +239,8 @@ class Matrix:
             columns = _numbers(file, stored, self.whole, self.columns)
             file.seek((4 + self.rows + self.entries) * width + before * VALUE.itemsize)
             values = _numbers(file, stored, VALUE)
+        if stored <= np.iinfo(np.int32).max:  # else columns are copied
+            indptr = indptr.astype(columns.dtype)
         return sp.csr_array((values, columns, indptr), shape=(count, self.columns))
 
     def _row_ends(self, file: IO[bytes], begin: int, end: int) -> tuple[Any, int]:
