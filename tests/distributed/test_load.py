@@ -50,6 +50,7 @@ def assert_same(found, expected):
     """Every rank compares its own part."""
     for name in ("state", "action", "initial"):
         np.testing.assert_array_equal(getattr(found, name).local, getattr(expected, name).local)
+        assert getattr(found, name).dtype == getattr(expected, name).dtype
     for name, cost in expected.costs.items():
         np.testing.assert_array_equal(found.costs[name].local, cost.local)
     assert (found.transitions.csr != expected.transitions.csr).nnz == 0
