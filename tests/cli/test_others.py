@@ -9,7 +9,7 @@ import pytest
 
 import cvxmdp as cm
 
-ENDINGS = [".npz", ".umb", ".tra", ".csv", ".parquet"]
+ENDINGS = [".npz", ".umb", ".bin", ".tra", ".csv", ".parquet"]
 
 
 @pytest.fixture
@@ -169,12 +169,15 @@ def test_every_format_is_written_and_read_again(ending, model, tmp_path, run):
     code, text, _ = run("convert", model, tmp_path / f"a{ending}")
     assert (code, "36 states, 144 pairs" in text) == (0, True)
     assert ("--discount 0.99" in text) == (ending != ".npz")
-    assert ("--initial r0c0" in text) == (ending in (".csv", ".parquet"))
-    given = ["--discount", "0.99", "--initial", "r0c0"]
+    bare, first = ending in (".csv", ".parquet", ".bin"), "0" if ending == ".bin" else "r0c0"
+    assert (f"--initial {first}" in text) == bare
+    assert ("It holds no labels: obstacle, destination" in text) == bare
+    assert ("It holds no names of states and actions" in text) == (ending == ".bin")
+    given = ["--discount", "0.99", "--initial", first]
     assert run("convert", tmp_path / f"a{ending}", tmp_path / "back.npz", *given)[0] == 0
     mdp, back = cm.load(model), cm.load(tmp_path / "back.npz")
     assert back.discount == 0.99
-    assert tuple(back.states) == tuple(mdp.states)
+    assert tuple(back.states) == (tuple(map(str, range(36))) if ending == ".bin" else tuple(mdp.states))
     policy = np.full(mdp.num_pairs, 0.25)
     assert back.evaluate(policy).costs == pytest.approx(mdp.evaluate(policy).costs, rel=1e-12)
 

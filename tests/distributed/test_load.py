@@ -1,14 +1,23 @@
 """Files of which each rank reads its part: the model that is scattered from the whole, and the same errors."""
 
+import gzip
+import io
 import json
+import lzma
+import tarfile
+import tracemalloc
 import zipfile
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from mpi4py import MPI
 
 import cvxmdp as cm
+from petsc_files import WRONG as WRONG_MATRICES
+from petsc_files import G, P, files
 from small_models import MODELS
+from umb_files import EXAMPLES, REFUSED, tar
 
 WORLD = MPI.COMM_WORLD
 
@@ -41,6 +50,7 @@ def assert_same(found, expected):
     """Every rank compares its own part."""
     for name in ("state", "action", "initial"):
         np.testing.assert_array_equal(getattr(found, name).local, getattr(expected, name).local)
+        assert getattr(found, name).dtype == getattr(expected, name).dtype
     for name, cost in expected.costs.items():
         np.testing.assert_array_equal(found.costs[name].local, cost.local)
     assert (found.transitions.csr != expected.transitions.csr).nnz == 0
@@ -85,6 +95,56 @@ def test_names_labels_and_dense_rows_come_along(folder):
     assert together.value == pytest.approx(alone.value, abs=1e-6)
 
 
+def unpacked(path):
+    """Write a packed archive as it is without packing."""
+    path.write_bytes(gzip.decompress(path.read_bytes()))
+
+
+def repacked(path, pack, names=sorted):
+    """Write the members of a tar archive again, in another order."""
+    with tarfile.open(path) as archive:
+        members = {info.name: archive.extractfile(info).read() for info in archive}
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name in names(members):
+            info = tarfile.TarInfo(name)
+            info.size = len(members[name])
+            archive.addfile(info, io.BytesIO(members[name]))
+    path.write_bytes(pack(buffer.getvalue()))
+
+
+@pytest.mark.parametrize("ending", [".umb", ".bin"])
+@pytest.mark.parametrize("model", MODELS)
+def test_each_rank_reads_its_part_of_files_of_others(folder, ending, model):
+    path = written(folder / f"P{ending}", MODELS[model]().save)
+    whole = cm.load(path, discount=0.9)
+    found = cm.load(path, discount=0.9, comm=WORLD)
+    assert_same(found, cm.scatter(whole, WORLD))
+    for name, cost in whole.costs.items():
+        np.testing.assert_array_equal(cm.gather(found, found.costs[name], to_all=True), cost)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
+@pytest.mark.parametrize("names", [list, sorted, lambda members: sorted(members, reverse=True)])
+def test_members_may_be_packed_and_come_in_any_order(folder, monkeypatch, pack, names):
+    monkeypatch.setattr("cvxmdp.io.tar.PART", 64)
+    mdp = labelled().with_initial({"b": 0.25, "e": 0.75})
+    path = written(folder / "model.umb", mdp.save)
+    written(path, lambda path: repacked(path, pack, names))
+    assert_same(cm.load(path, discount=0.9, comm=WORLD), cm.scatter(mdp, WORLD))
+
+
+@pytest.mark.parametrize("starts", [[], [2], [0, 3]])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_whatever_a_file_in_the_format_umb_may_hold_each_rank_reads_its_part(folder, example, pack, starts):
+    path = written(folder / "model.umb", lambda path: path.write_bytes(pack(tar(EXAMPLES[example]))))
+    whole = cm.load(path, discount=0.9)
+    initial = {whole.states[i]: 1 / len(starts) for i in starts} or None
+    whole = whole if initial is None else whole.with_initial(initial)
+    assert_same(cm.load(path, discount=0.9, initial=initial, comm=WORLD), cm.scatter(whole, WORLD))
+
+
 @pytest.mark.parametrize("initial", ["c", {"a": 0.25, "e": 0.75}, np.array([0, 0.5, 0.5, 0, 0])])
 def test_the_discount_and_the_first_state_can_be_others(folder, initial):
     mdp = labelled()
@@ -106,7 +166,7 @@ def test_others_that_are_wrong_are_refused_as_in_one_place(folder, changed, said
 
 def test_other_formats_are_read_whole_and_scattered(folder):
     mdp = MODELS["ragged"]()
-    path = written(folder / "model.umb", mdp.save)
+    path = written(folder / "model.csv", mdp.save)
     assert_same(cm.load(path, discount=0.9, comm=WORLD), cm.scatter(cm.load(path, discount=0.9), WORLD))
     with pytest.raises(ValueError, match="holds no discount"):
         cm.load(path, comm=WORLD)
@@ -150,3 +210,61 @@ def test_a_file_that_is_not_there_or_damaged_is_an_error_on_all_ranks(folder):
         cm.load(path, comm=WORLD)
     with pytest.raises(ValueError, match=r"ends in '\.txt'"):
         cm.load(folder / "model.txt", comm=WORLD)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_what_is_wrong_in_a_file_in_the_format_umb_is_one_error_on_all_ranks(folder, wrong, pack):
+    members, said = REFUSED[wrong]
+    pack = gzip.compress if "9000" in said else pack
+    path = written(folder / "model.umb", lambda path: path.write_bytes(pack(tar(members))))
+    with pytest.raises(ValueError, match=said) as caught:
+        cm.load(path, discount=0.9, initial=[1.0] if "9000" in said else None, comm=WORLD)
+    assert str(caught.value).startswith(repr(str(path)))
+    assert len(set(WORLD.allgather(str(caught.value)))) == 1
+
+
+@pytest.mark.parametrize(("content", "said"), WRONG_MATRICES)
+def test_what_is_wrong_in_files_of_petsc_is_one_error_on_all_ranks(folder, content, said):
+    path = written(folder / "P.bin", lambda path: files(path.parent, **({"P": P, "g": G} | content)))
+    with pytest.raises(ValueError, match=said) as caught:
+        cm.load(path, discount=0.9, comm=WORLD)
+    assert str(folder) in str(caught.value)
+    assert len(set(WORLD.allgather(str(caught.value)))) == 1
+
+
+@pytest.mark.parametrize("initial", ["2", {"0": 0.25, "1": 0.75}])
+def test_the_first_state_of_files_of_petsc_is_given_by_number(folder, initial):
+    path = written(folder / "P.bin", lambda path: files(path.parent))
+    whole = cm.load(path, discount=0.9, initial=initial)
+    assert_same(cm.load(path, discount=0.9, initial=initial, comm=WORLD), cm.scatter(whole, WORLD))
+    with pytest.raises(ValueError, match=r"^initial: there is no state called '3'"):
+        cm.load(path, discount=0.9, initial="3", comm=WORLD)
+
+
+def near(states=600, actions=4, entries=150):
+    """A model of which almost everything is transitions, to the states that follow."""
+    following = (np.arange(states).repeat(actions)[:, None] + np.arange(entries)) % states
+    ends = np.arange(0, following.size + 1, entries)
+    rows = sp.csr_array((np.full(following.size, 1 / entries), following.ravel(), ends), shape=(len(ends) - 1, states))
+    state, action = np.divmod(np.arange(len(ends) - 1), actions)
+    return cm.MDP.from_pairs(state, action, rows, {"g": np.arange(len(ends) - 1.0)}, 0.9)
+
+
+@pytest.mark.parametrize("ending", [".npz", ".umb", ".bin", "packed.umb"])
+def test_no_rank_holds_more_than_its_part(folder, monkeypatch, ending):
+    rewrite = {".umb": unpacked, ".npz": lambda path: rewritten(path, zipfile.ZIP_STORED)}
+    for buffer in ("io.files.CHUNK", "io.tar.PART", "io.petsc.CHUNK"):
+        monkeypatch.setattr(f"cvxmdp.{buffer}", 2**12)
+    path = written(folder / f"P{ending}", near().save)
+    if ending in rewrite:
+        written(path, rewrite[ending])
+    cm.load(path, discount=0.9, comm=WORLD)  # modules are imported
+    WORLD.Barrier()
+    tracemalloc.start()
+    found = cm.load(path, discount=0.9, comm=WORLD)
+    held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    part, whole = 12 * found.transitions.csr.nnz, 12 * found.transitions.nnz
+    assert part <= whole / WORLD.size * 1.01
+    assert held < 2 * part + 0.1 * whole

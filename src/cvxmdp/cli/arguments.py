@@ -23,7 +23,7 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A model (.npz .umb .tra .csv .parquet), a problem (.toml), or a world, as in gridworld:size=10.",
+        help="A model (.npz .umb .bin .tra .csv .parquet), a problem (.toml), or a world, as in gridworld:size=10.",
         show_default=False,
         autocompletion=complete.models,
     ),

@@ -12,9 +12,11 @@ import typer
 from cvxmdp.cli.arguments import Discount, Initial, Model, busy, is_problem, read_stated
 from cvxmdp.io.formats import FORMATS, format_of
 from cvxmdp.mdp import MDP
-from cvxmdp.names import printable
+from cvxmdp.names import Numbers, printable
 
-TABLES = (".csv", ".parquet")
+NAMELESS = ".bin"
+"""Files in which states and actions have numbers."""
+BARE = (".csv", ".parquet", NAMELESS)
 """Files that hold transitions and costs alone."""
 ANY_DISCOUNT = 0.5
 """Where neither file holds a discount, any will do."""
@@ -23,7 +25,8 @@ ANY_DISCOUNT = 0.5
 def convert(
     model: Model,
     out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="The file to write: .npz .umb .tra .csv .parquet.", show_default=False)
+        Path,
+        typer.Argument(metavar="OUT", help="The file to write: .npz .umb .bin .tra .csv .parquet.", show_default=False),
     ],
     discount: Discount = None,
     initial: Initial = None,
@@ -47,9 +50,13 @@ def _left(mdp: MDP, out: Path, no_discount: bool) -> Iterator[str]:
     """Say what the file does not hold, and how that is given on reading."""
     if not no_discount and not format_of(out).complete:
         yield f"It holds no discount: read it with --discount {mdp.discount!r}"
-    if out.suffix.lower() in TABLES and np.ptp(mdp.initial) > 0:
+    ending = out.suffix.lower()
+    if ending in BARE and np.ptp(mdp.initial) > 0:
         first = np.flatnonzero(mdp.initial)
-        given = f": read it with --initial {mdp.states[first[0]]}" if first.size == 1 else ""
+        name = first[0] if ending == NAMELESS else mdp.states[first[0]]
+        given = f": read it with --initial {name}" if first.size == 1 else ""
         yield f"It holds no first state{given}"
-    if out.suffix.lower() in TABLES and mdp.labels:
+    if ending == NAMELESS and not (isinstance(mdp.states, Numbers) and isinstance(mdp.actions, Numbers)):
+        yield "It holds no names of states and actions, which are numbers there"
+    if ending in BARE and mdp.labels:
         yield f"It holds no labels: {', '.join(mdp.labels)}"

@@ -26,6 +26,8 @@ NO_REWARD = "cost"
 """The cost of a model that comes without rewards: zero everywhere, because a model needs one."""
 FIRST = "init"
 """What PRISM and Storm call the set of first states, so that no label can have this name."""
+AGAIN = 2**32
+"""More choices than a state has."""
 
 
 @dataclass
@@ -49,17 +51,32 @@ class Choices:
     labels: dict[str, Indices] = field(default_factory=dict)
     """Sets of states."""
     first: Array | None = None
-    """Distribution of the first state."""
+    """Distribution of the first state: what it gives these states."""
+    begin: int = 0
+    """The number of the first of these states, where they are a part of a model's."""
 
     def model(self, discount: float, initial: Any) -> MDP:
         """Return the model, its pairs sorted, where ``initial`` says whether another first state is to come."""
-        if self.first is None and initial is None:
+        return MDP.from_pairs(discount=discount, **self.pairs(self.written(initial is not None)))
+
+    def written(self, started: bool) -> npt.NDArray[np.int64] | None:
+        """Return which names the choices bear, and how often within a state; None where none has a name.
+
+        Where the states are a part of a model's, what the other parts say is to be joined to it, for :meth:`pairs`.
+        """
+        if self.first is None and not started:
             raise ValueError('no state is initial; say in which the model starts, as in load(..., initial="a state")')
         self._close()
-        small = self.transitions.shape[0] <= np.iinfo(np.int32).max
-        kind = np.int32 if small else np.int64
-        state: Any = np.repeat(np.arange(self.starts.size - 1, dtype=kind), np.diff(self.starts))
-        number, actions = self._actions(state)
+        return None if self.name is None else np.unique(repetitions(self._owner(), self.name))
+
+    def pairs(self, written: npt.NDArray[np.int64] | None) -> dict[str, Any]:
+        """Return the pairs, sorted, as arguments of :meth:`cvxmdp.MDP.from_pairs`; to be called once."""
+        state: Any = self._owner()
+        if self.name is None or written is None:
+            number, actions = np.arange(state.size, dtype=state.dtype) - self.starts[state], None
+        else:
+            every, actions = action_names(written, self.names)
+            number = np.searchsorted(every, repetitions(state, self.name))
         costs = {name: self._cost(name, state) for name in self._cost_names()}
         matrix = self.transitions
         matrix.sum_duplicates()
@@ -71,7 +88,22 @@ class Choices:
         self.transitions = None  # it is large, and the model may hold another
         for array in (matrix, *costs.values()):
             handed_over(array)
-        return MDP.from_pairs(state, number, matrix, costs, discount, self.first, self.states, actions, self.labels)
+        return {
+            "state": state + self.begin,
+            "action": number,
+            "transitions": matrix,
+            "costs": costs,
+            "initial": self.first,
+            "states": self.states,
+            "actions": actions,
+            "labels": self.labels,
+        }
+
+    def _owner(self) -> Any:
+        """Return the state of each choice, counted from the first of these."""
+        small = self.transitions.shape[0] <= np.iinfo(np.int32).max
+        states = np.arange(self.starts.size - 1, dtype=np.int32 if small else np.int64)
+        return np.repeat(states, np.diff(self.starts))
 
     def _close(self) -> None:
         """Give a choice to states that have none."""
@@ -80,20 +112,15 @@ class Choices:
             return
         P, at = self.transitions, self.starts[closed]
         indptr = P.indptr.astype(np.int64)
-        data, indices = np.insert(P.data, indptr[at], 1.0), np.insert(P.indices, indptr[at], closed)
+        data, indices = np.insert(P.data, indptr[at], 1.0), np.insert(P.indices, indptr[at], self.begin + closed)
         lengths = np.insert(np.diff(indptr), at, 1)
         indptr = np.concatenate(([0], np.cumsum(lengths)))
         self.transitions = sp.csr_array((data, indices, indptr), shape=(lengths.size, P.shape[1]))
         self.costs = {name: np.insert(cost, at, 0.0) for name, cost in self.costs.items()}
         if self.name is not None:
-            names = list(self.names) if "" in self.names else [*self.names, ""]
-            self.name, self.names = np.insert(self.name, at, names.index("")), names
+            unnamed = list(self.names).index("") if "" in self.names else len(self.names)
+            self.name = np.insert(self.name.astype(np.int64), at, unnamed)
         self.starts = self.starts + np.concatenate(([0], np.cumsum(np.diff(self.starts) == 0)))
-
-    def _actions(self, state: Indices) -> tuple[Indices, tuple[str, ...] | None]:
-        if self.name is None:
-            return np.arange(state.size, dtype=state.dtype) - self.starts[state], None
-        return numbered(state, self.name, self.names)
 
     def _cost_names(self) -> list[str]:
         return list(dict.fromkeys([*self.costs, *self.state_costs])) or [NO_REWARD]
@@ -119,28 +146,42 @@ def numbered(state: Indices, name: npt.NDArray[Any], names: Sequence[str]) -> tu
     >>> numbered(np.array([0, 0, 0, 1, 1]), np.array([1, 1, 2, 0, 0]), ["", "go", "wait"])
     (array([2, 3, 4, 0, 1]), ('#1', '#2', 'go', 'go#2', 'wait'))
     """
+    codes = repetitions(state, name)
+    every, actions = action_names(np.unique(codes), names)
+    return np.searchsorted(every, codes), actions
+
+
+def repetitions(state: Indices, name: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return, as one number for each choice, the name it bears and how many before it bear the same in its state."""
     order = np.lexsort((name, state))
     s, a = state[order], name[order].astype(np.int64)
-    new = np.concatenate(([True], (s[1:] != s[:-1]) | (a[1:] != a[:-1])))
+    new = np.concatenate((np.ones(min(s.size, 1), bool), (s[1:] != s[:-1]) | (a[1:] != a[:-1])))
     place = np.arange(s.size)
     again = np.empty(s.size, np.int64)
-    again[order] = place - place[new][np.cumsum(new) - 1]  # how many choices of the state have had this name before
-    most = int(again.max()) + 1
-    codes = name.astype(np.int64) * most + again
-    listed = np.array([i * most for i, written in enumerate(names) if written], np.int64)
-    every = np.union1d(codes, listed)
+    again[order] = place - place[new][np.cumsum(new) - 1]
+    return name.astype(np.int64) * AGAIN + again
+
+
+def action_names(written: npt.NDArray[np.int64], names: Sequence[str]) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """Return all actions as :func:`repetitions` numbers them, and their names, where ``written`` are those that occur.
+
+    A name that no choice bears is an action, too; a number beyond the last name stands for none.
+    """
+    listed = np.array([i * AGAIN for i, text in enumerate(names) if text], np.int64)
+    every = np.union1d(written, listed)
     taken = set(names)
     actions = []
     for code in every.tolist():
-        written, k = names[code // most], code % most
-        action = written
-        if k or not written:
-            action = f"{written}#{k + 1}"
+        i, k = divmod(code, AGAIN)
+        text = names[i] if i < len(names) else ""
+        action = text
+        if k or not text:
+            action = f"{text}#{k + 1}"
             while action in taken:  # a name that was written so
                 action += "#"
             taken.add(action)
         actions.append(action)
-    return np.searchsorted(every, codes), tuple(actions)
+    return every, tuple(actions)
 
 
 def unnumbered(mdp: MDP) -> tuple[Indices, list[str]] | None:

@@ -29,6 +29,7 @@ class Format(NamedTuple):
 FORMATS: dict[str, Format] = {
     ".npz": Format("arrays of NumPy", "cvxmdp.io.model", complete=True),
     ".umb": Format("the unified Markov binary format of PRISM and Storm", "cvxmdp.io.umb"),
+    ".bin": Format("the binary format of PETSc and madupite, with files of costs beside it", "cvxmdp.io.petsc"),
     ".tra": Format("explicit files of PRISM, with .sta, .lab, .srew and .trew beside it", "cvxmdp.io.prism"),
     ".csv": Format("a table with a row for each transition", "cvxmdp.io.table"),
     ".parquet": Format("a table with a row for each transition", "cvxmdp.io.table"),
@@ -48,6 +49,8 @@ def load(
     ======================  ====================================================================
     ``.npz``                as :meth:`cvxmdp.MDP.save` writes it, with all of the model
     ``.umb``                the unified Markov binary format of PRISM and Storm
+    ``.bin``                transitions as PETSc and madupite hold them: ``P.bin``, and costs in
+                            ``g.bin`` or, by name, in ``g_time.bin``; infinite: not offered
     ``.tra``                explicit files of PRISM; ``.sta .lab .srew .trew`` beside it are read
     ``.csv``, ``.parquet``  columns state, action, next_state, probability and costs
     ======================  ====================================================================
@@ -62,8 +65,8 @@ def load(
         As in :class:`cvxmdp.MDP`, instead of what the file says.
     comm : communicator of mpi4py or petsc4py, or True, optional
         Load the model on several ranks of MPI, True for all there are: each holds the same number of states, and what
-        is wrong for one of them is an error on all.  Of an ``.npz`` file each rank reads its own part; a file in
-        another format is read whole on each rank, which then keeps its part.
+        is wrong for one of them is an error on all.  Of ``.npz``, ``.umb`` and ``.bin`` files each rank reads its own
+        part; a file in another format is read whole on each rank, which then keeps its part.
 
     Raises
     ------
@@ -83,14 +86,19 @@ def load(
         from cvxmdp.ranks.load import load_parts
 
         return load_parts(path, discount, initial, comm)
+    mdp: MDP = import_module(module_of(path, discount)).read(path, discount, initial)
+    return mdp
+
+
+def module_of(path: Path, discount: float | None) -> str:
+    """Return the module that reads a file, after checking that there is a discount."""
     found = format_of(path)
     if discount is None and not found.complete:
         raise ValueError(
             f"{path} is {found.said}, which holds no discount; give one, as in "
             f'cm.load("{PurePath(path).name}", discount=0.99)'
         )
-    mdp: MDP = import_module(found.module).read(path, discount, initial)
-    return mdp
+    return found.module
 
 
 def save(mdp: MDP, path: Path) -> None:

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from cvxmdp.io.files import GROWTH, SMALL
 from cvxmdp.names import printable
@@ -76,7 +75,7 @@ class Archive:
             self._start(name, stated)
             yield name, stated
 
-    def read(self, kind: str = "u1", below: int | None = None) -> npt.NDArray[Any]:
+    def read(self, kind: str = "u1", below: int | None = None, begin: int = 0, end: int | None = None) -> Any:
         """Return the content of the member at hand.
 
         Parameters
@@ -85,30 +84,47 @@ class Archive:
             The type of its numbers.
         below : int, optional
             What they must be less than.  They are then returned as signed numbers, of 32 bits if that suffices.
+        begin, end : int, optional
+            Which of its numbers are wanted; all when not given.
         """
-        stored = np.dtype(kind).newbyteorder("=")
+        stored, width = np.dtype(kind).newbyteorder("="), np.dtype(kind).itemsize
         if below is not None:
             stored = np.dtype(np.int32 if below <= np.iinfo(np.int32).max else np.int64)
-        content = np.empty(self._unread // np.dtype(kind).itemsize, stored)
+        self._skip(begin * width)
+        content = np.empty(self._unread // width if end is None else end - begin, stored)
         done = 0
-        while self._unread:
-            part = np.frombuffer(self._whole(min(self._unread, PART)), kind)
+        while done < content.size:
+            part = np.frombuffer(self._whole(min((content.size - done) * width, PART)), kind)
             if below is not None and part.max() >= below:
                 at = int(np.argmax(part >= below))
-                raise ValueError(f"member {self.member!r} holds {part[at]} at {done + at}; expected less than {below}")
+                where = begin + done + at
+                raise ValueError(f"member {self.member!r} holds {part[at]} at {where}; expected less than {below}")
             content[done : done + part.size] = part
             done += part.size
         return content
+
+    def _skip(self, count: int) -> None:
+        """Leave out so many bytes of the member at hand; in a file that is not packed they are not read."""
+        if not self._packed:
+            left = self.size - self._stream.tell()
+            self._stream.seek(min(count, left), os.SEEK_CUR)
+            self._unread -= count
+            if count > left:
+                raise self._cut(count - left + self._unread)
+            return
+        while count > 0:
+            count -= len(self._whole(min(count, PART)))
 
     def _whole(self, count: int) -> bytes:
         """Return so many bytes of the member at hand."""
         content = self._stream.read(count)
         if len(content) < count:
-            raise ValueError(
-                f"the archive ends within member {self.member!r}, {self._unread - len(content)} bytes early"
-            )
+            raise self._cut(self._unread - len(content))
         self._unread -= count
         return content
+
+    def _cut(self, missing: int) -> ValueError:
+        return ValueError(f"the archive ends within member {self.member!r}, {missing} bytes early")
 
     def _start(self, name: str, size: int) -> None:
         self._left -= size
@@ -120,8 +136,7 @@ class Archive:
 
     def _header(self) -> tuple[str, str, int] | None:
         """Return kind, name and size of the next member, or None at the end."""
-        while self._unread:
-            self._whole(min(self._unread, PART))
+        self._skip(self._unread)
         self._stream.read(self._padding)
         self._padding = 0
         block = self._stream.read(BLOCK)

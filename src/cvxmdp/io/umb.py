@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,10 +29,9 @@ from cvxmdp.io.choices import (
     Choices,
     averaged,
     distinct,
-    even,
     state_names,
 )
-from cvxmdp.io.files import SMALL_HEADER, Path, open_to_read
+from cvxmdp.io.files import SMALL_HEADER, Path, blaming, open_to_read
 from cvxmdp.io.tar import Archive, unpacking
 from cvxmdp.io.write_umb import FIRST, NAMES, VERSION
 from cvxmdp.io.write_umb import write as write
@@ -58,13 +57,20 @@ def read(path: Path, discount: float, initial: Any = None) -> MDP:
     MDP(9 states, 36 pairs, costs: time, collision, discount 0.9)
     """
     discount = check_discount(discount)
+    choices = read_choices(path, lambda states: (0, states))
+    with blaming(path):
+        mdp = choices.model(discount, initial)
+    return mdp if initial is None else mdp.with_initial(initial)
+
+
+def read_choices(path: Path, block: Callable[[int], tuple[int, int]]) -> Choices:
+    """Read the states from ``begin`` up to ``end`` with their choices, where ``begin, end = block(states)``."""
     with open_to_read(path) as file:
         with unpacking(file) as archive:
-            index = _index(archive)
-        with unpacking(file) as archive:
-            members = _members(archive, index)
-            mdp = _choices(index, members, archive.most).model(discount, initial)
-    return mdp if initial is None else mdp.with_initial(initial)
+            index, most = _index(archive), archive.most
+        _check_promises(index, most)
+        begin, end = block(index.states)
+        return _choices(index, _members(file, index, begin, end), most, begin, end)
 
 
 # ---------------------------------------------------------------------------------------------------- the index
@@ -238,75 +244,134 @@ def _object(content: Any) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------- the arrays
 
 
-def _members(archive: Archive, index: Index) -> Members:
-    """Read the arrays that are used, each of which has the size that the index implies."""
+STARTS = {"state-to-choices.bin": ("states", "choices"), "choice-to-branches.bin": ("choices", "branches")}
+"""Where the choices of states begin, and the branches of choices."""
+
+
+def _members(file: IO[bytes], index: Index, begin: int, end: int) -> Members:
+    """Read of the arrays that are used what belongs to some states; each has the size that the index implies.
+
+    Which choices and branches these are is known once the arrays that say so were read: what comes before them in the
+    archive is read when it is passed a second time.
+    """
+    counts = {"states": index.states, "choices": index.choices, "branches": index.branches}
+    spans = {"states": (begin, end)} if end - begin < index.states else {of: (0, n) for of, n in counts.items()}
     wanted = _wanted(index)
-    members = {}
-    for name, size in archive:
-        if name not in wanted:
-            continue
-        kind, count, below = wanted[name]
-        expected = None if count is None else count * np.dtype(kind).itemsize
-        if expected is not None and size != expected:
-            raise ValueError(f"member {name!r} has {size} bytes; its index says {expected}")
-        members[name] = archive.read(kind, below)
+    members: Members = {}
+    while wanted:
+        present = set()
+        with unpacking(file) as archive:
+            for name, size in archive:
+                if name not in wanted:
+                    continue
+                present.add(name)
+                kind, of, count, below = wanted[name]
+                expected = None if count is None else count * np.dtype(kind).itemsize
+                if expected is not None and size != expected:
+                    raise ValueError(f"member {name!r} has {size} bytes; its index says {expected}")
+                if of is None:
+                    members[name] = archive.read(kind, below)
+                elif of in spans:
+                    first, last = spans[of]
+                    members[name] = archive.read(kind, below, first, last + (name in STARTS))
+                    _follow(name, members[name], spans, counts)
+                else:
+                    continue
+                del wanted[name]
+        for name in [name for name in wanted if name not in present]:
+            del wanted[name]
+            if name in STARTS:
+                _follow(name, None, spans, counts)
+                first, last = spans[STARTS[name][0]]
+                members[name] = np.arange(first, last + 1)
     if "branch-to-target.bin" not in members:
         raise ValueError("there is no member 'branch-to-target.bin'")
-    if len(index.rewards) * index.choices * 8 > archive.most:
-        raise ValueError(f"member 'index.json' has {len(index.rewards)} rewards, too many for the size of the file")
-    if index.states * sum(len(variable.name) for variable in index.variables or ()) > archive.most:
-        raise ValueError("member 'index.json' has names of variables that are too long for the size of the file")
     return members
 
 
-Wanted = dict[str, tuple[str, int | None, int | None]]
+def _follow(name: str, starts: Indices | None, spans: dict[str, tuple[int, int]], counts: dict[str, int]) -> None:
+    """Check where the choices of states, or the branches of choices, begin, and note which belong to the part."""
+    if name not in STARTS:
+        return
+    of, to = STARTS[name]
+    count, total, (first, last) = counts[of], counts[to], spans[of]
+    if starts is None:
+        if count != total:
+            raise ValueError(
+                f"there is no member {name!r}, so there should be as many of both, not {count} and {total}"
+            )
+        spans[to] = first, last
+        return
+    ends = (first > 0 or starts[0] == 0) and (last < count or starts[-1] == total)
+    if not ends or np.any(starts[1:] < starts[:-1]):
+        raise ValueError(f"member {name!r} must rise from 0 to {total}")
+    spans[to] = int(starts[0]), int(starts[-1])
+
+
+def _check_promises(index: Index, most: int) -> None:
+    """Refuse an index that makes a small file ask for much memory."""
+    if len(index.rewards) * index.choices * 8 > most:
+        raise ValueError(f"member 'index.json' has {len(index.rewards)} rewards, too many for the size of the file")
+    if index.states * sum(len(variable.name) for variable in index.variables or ()) > most:
+        raise ValueError("member 'index.json' has names of variables that are too long for the size of the file")
+
+
+Wanted = dict[str, tuple[str, str | None, int | None, int | None]]
 
 
 def _wanted(index: Index) -> Wanted:
-    """Return the type of each array that is used, its length, and what its numbers are less than."""
-    of = {"states": index.states, "choices": index.choices, "branches": index.branches}
-    truths = -(-index.states // 64) * 8
+    """Return of each array that is used the type, what it is over, its length, and what its numbers are less than.
+
+    What is over nothing is read whole.
+    """
+    states, choices, branches = index.states, index.choices, index.branches
+    counts = {"states": states, "choices": choices, "branches": branches}
+    truths = ("u1", None, -(-states // 64) * 8, None)
     wanted: Wanted = {
-        "state-to-choices.bin": ("<u8", index.states + 1, index.choices + 1),
-        "choice-to-branches.bin": ("<u8", index.choices + 1, index.branches + 1),
-        "branch-to-target.bin": ("<u8", index.branches, index.states),
-        "branch-to-probability.bin": ("<f8", index.branches, None),
-        "state-is-initial.bin": ("u1", truths, None),
-        FIRST: ("<f8", index.states, None),
+        "state-to-choices.bin": ("<u8", "states", states + 1, choices + 1),
+        "choice-to-branches.bin": ("<u8", "choices", choices + 1, branches + 1),
+        "branch-to-target.bin": ("<u8", "branches", branches, states),
+        "branch-to-probability.bin": ("<f8", "branches", branches, None),
+        "state-is-initial.bin": truths,
+        FIRST: ("<f8", "states", states, None),
     }
-    wanted |= _strings(NAMES, index.states)
+    wanted |= _strings(NAMES, states)
     if index.actions:
-        wanted["actions/choices/values.bin"] = ("<u4", index.choices, index.actions)
+        wanted["actions/choices/values.bin"] = ("<u4", "choices", choices, index.actions)
         wanted |= _strings("actions/choices", index.actions)
     for reward in index.rewards:
-        wanted |= {f"{reward.folder}/{place}/values.bin": ("<f8", of[place], None) for place in reward.applies_to}
-    wanted |= {f"{label.folder}/states/values.bin": ("u1", truths, None) for label in index.propositions}
+        for place in reward.applies_to:
+            wanted[f"{reward.folder}/{place}/values.bin"] = ("<f8", place, counts[place], None)
+    wanted |= {f"{label.folder}/states/values.bin": truths for label in index.propositions}
     if index.variables is not None:
-        wanted["valuations/states/valuations.bin"] = ("u1", index.states * index.width, None)
+        wanted["valuations/states/valuations.bin"] = ("u1", None, states * index.width, None)
         wanted |= _strings("valuations/states", index.strings)
     return wanted
 
 
 def _strings(folder: str, count: int) -> Wanted:
-    return {f"{folder}/string-mapping.bin": ("<u8", count + 1, None), f"{folder}/strings.bin": ("u1", None, None)}
+    return {
+        f"{folder}/string-mapping.bin": ("<u8", None, count + 1, None),
+        f"{folder}/strings.bin": ("u1", None, None, None),
+    }
 
 
-def _choices(index: Index, members: Members, most: int) -> Choices:
+def _choices(index: Index, members: Members, most: int, begin: int, end: int) -> Choices:
     """Put the arrays together, after checking that they fit; labels may take so many bytes."""
-    starts = _starts(members, "state-to-choices.bin", index.states, index.choices)
-    indptr = _starts(members, "choice-to-branches.bin", index.choices, index.branches)
+    starts, indptr = (members.pop(name) for name in STARTS)
+    starts, indptr = starts - starts[0], indptr - indptr[0]
     targets = members.pop("branch-to-target.bin")
     probability = members.pop("branch-to-probability.bin", None)
-    probability = np.ones(index.branches) if probability is None else probability
+    probability = np.ones(targets.size) if probability is None else probability
     costs, state_costs = {}, {}
     for reward in index.rewards:
         parts = {place: members.pop(f"{reward.folder}/{place}/values.bin", None) for place in reward.applies_to}
         cost = parts.get("choices")
         if (branches := parts.get("branches")) is not None:
-            row = np.repeat(np.arange(index.choices), np.diff(indptr))
+            row = np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
             mean = averaged(row, probability, branches, np.diff(indptr))
             cost = mean if cost is None else cost + mean
-        costs[reward.name] = np.zeros(index.choices) if cost is None else cost
+        costs[reward.name] = np.zeros(indptr.size - 1) if cost is None else cost
         if (of_state := parts.get("states")) is not None:
             state_costs[reward.name] = of_state
     labels = {}
@@ -316,27 +381,14 @@ def _choices(index: Index, members: Members, most: int) -> Choices:
             raise ValueError(
                 f"the labels up to {printable(label.name)!r} are of too many states for the size of the file"
             )
-    first = members.pop(FIRST, None)
-    name, names = _action_names(index, members)
-    matrix = sp.csr_array((probability, targets, indptr), shape=(index.choices, index.states))
+    chosen, first = _truths(members, "state-is-initial.bin", index.states), members.pop(FIRST, None)
+    if first is None and chosen.any():
+        first = chosen[begin:end] / np.count_nonzero(chosen)
+    name, names = _action_names(index, members, indptr.size - 1)
+    matrix = sp.csr_array((probability, targets, indptr), shape=(indptr.size - 1, index.states))
     return Choices(
-        starts, matrix, name, names, costs, state_costs, _state_names(index, members), labels,
-        even(_truths(members, "state-is-initial.bin", index.states)) if first is None else first,
+        starts, matrix, name, names, costs, state_costs, _state_names(index, members), labels, first, begin
     )  # fmt: skip
-
-
-def _starts(members: Members, name: str, count: int, total: int) -> Indices:
-    """Return where the choices of states, or the branches of choices, begin."""
-    starts = members.pop(name, None)
-    if starts is None:
-        if count != total:
-            raise ValueError(
-                f"there is no member {name!r}, so there should be as many of both, not {count} and {total}"
-            )
-        return np.arange(count + 1)
-    if starts[0] != 0 or starts[-1] != total or np.any(starts[1:] < starts[:-1]):
-        raise ValueError(f"member {name!r} must rise from 0 to {total}")
-    return starts
 
 
 def _truths(members: Members, name: str, count: int) -> npt.NDArray[np.bool_]:
@@ -365,12 +417,12 @@ def _texts(members: Members, folder: str) -> list[str] | None:
         raise ValueError(f"member '{folder}/strings.bin' is not UTF-8: {error}") from None
 
 
-def _action_names(index: Index, members: Members) -> tuple[npt.NDArray[Any] | None, list[str]]:
+def _action_names(index: Index, members: Members, choices: int) -> tuple[npt.NDArray[Any] | None, list[str]]:
     """Return which action each choice has, and the names of actions; None where none has a name."""
     if not index.actions:
         return None, []
     name = members.pop("actions/choices/values.bin", None)
-    name = np.zeros(index.choices, np.uint32) if name is None else name
+    name = np.zeros(choices, np.uint32) if name is None else name
     texts = _texts(members, "actions/choices")
     if texts is None:
         if index.actions > max(1000, 10 * index.choices):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp.io.choices import Choices
 from cvxmdp.io.files import Member, Path, blaming, open_archive, take
-from cvxmdp.io.formats import format_of, load
+from cvxmdp.io.formats import load, module_of
 from cvxmdp.io.model import KIND, read_stored_names, read_texts
+from cvxmdp.io.petsc import read_pairs
+from cvxmdp.io.umb import read_choices
 from cvxmdp.mdp import MDP
 from cvxmdp.names import Numbers
 from cvxmdp.ranks.model import even_blocks, from_rows, scatter
@@ -21,16 +25,72 @@ from cvxmdp.reading import check_discount, check_initial, handed_over
 def load_parts(path: Path, discount: float | None, initial: Any, comm: Any) -> MDP:
     """Read a model of which each rank has a block of states: see :func:`cvxmdp.load`."""
     world = world_of(comm)
-    if world.together(lambda: format_of(path).module) != "cvxmdp.io.model":
+    module = world.together(lambda: module_of(path, discount))
+    if module not in PARTS:
         return scatter(world.together(lambda: load(path, discount, initial)), world)
-    return from_rows(world, **world.together(lambda: _read(path, discount, initial, world)))
+    discount = None if discount is None else check_discount(discount)
+    found = PARTS[module](path, discount, initial, world)
+    with blaming(path):
+        return from_rows(world, **found)
+
+
+def _archive(path: Path, discount: float | None, initial: Any, world: Ranks) -> dict[str, Any]:
+    """Return what this rank has of arrays of NumPy, as arguments of :func:`cvxmdp.ranks.model.from_rows`."""
+    return world.together(lambda: _read(path, discount, initial, world))
+
+
+def _petsc(path: Path, discount: float | None, initial: Any, world: Ranks) -> dict[str, Any]:
+    """Return the same of matrices of PETSc."""
+
+    def read() -> dict[str, Any]:
+        found = read_pairs(path, partial(_block, world))
+        return {**found, "discount": discount, **_sized(found["transitions"], None, initial, world)}
+
+    return world.together(read)
+
+
+def _umb(path: Path, discount: float | None, initial: Any, world: Ranks) -> dict[str, Any]:
+    """Return the same of a file in the format UMB, whose actions are those that some rank found."""
+
+    def read() -> tuple[Choices, dict[str, Any], Any]:
+        choices = read_choices(path, partial(_block, world))
+        sized = _sized(choices.transitions, choices.states, initial, world)
+        with blaming(path):
+            return choices, sized, choices.written(initial is not None)
+
+    def joined() -> dict[str, Any]:
+        with blaming(path):
+            found = choices.pairs(np.unique(np.concatenate(all_written)) if all_written else None)
+        return {**found, "discount": discount, **sized}
+
+    choices, sized, written = world.together(read)
+    all_written = [some for some in world.gathered(written) if some is not None]
+    return world.together(joined)
+
+
+PARTS = {"cvxmdp.io.model": _archive, "cvxmdp.io.petsc": _petsc, "cvxmdp.io.umb": _umb}
+"""What reads a format in parts, by the module that reads it in one place."""
+
+
+def _block(world: Ranks, num_states: int) -> tuple[int, int]:
+    """Return where the states of this rank begin and end."""
+    begin, end = even_blocks(num_states, world)[world.rank : world.rank + 2].tolist()
+    return begin, end
+
+
+def _sized(transitions: Any, states: Any, initial: Any, world: Ranks) -> dict[str, Any]:
+    """Return how many states there are and, where the first one is given, how likely those of this rank are."""
+    count = transitions.shape[1]
+    if initial is None:
+        return {"num_states": count}
+    begin, end = _block(world, count)
+    known = Numbers(count) if states is None else states
+    return {"num_states": count, "initial": check_initial(initial, count, known)[begin:end]}
 
 
 def _read(path: Path, discount: float | None, initial: Any, world: Ranks) -> dict[str, Any]:
     """Return what this rank has of an archive, as arguments of :func:`cvxmdp.ranks.model.from_rows`."""
     header, members = open_archive(path, KIND)
-    if discount is not None:
-        discount = check_discount(discount)
     with blaming(path):
         state = take(members, "state", [None], "iu")
         rho = take(members, "initial", [None])
@@ -47,7 +107,7 @@ def _read(path: Path, discount: float | None, initial: Any, world: Ranks) -> dic
         states = read_stored_names(header, "states", num_states)
         if states is not None and len(states) != num_states:
             raise ValueError(f"the header names {len(states)} states; the arrays have {num_states}")
-        begin, end = even_blocks(num_states, world)[world.rank : world.rank + 2].tolist()
+        begin, end = _block(world, num_states)
         first, last = _pairs(state, begin, end, num_states)
         own = state.part(first, last).astype(np.int64)
         if own.size and not (begin <= own.min() and own.max() < end):

@@ -144,7 +144,7 @@ def from_rows(
         return Scattered(frozen(np.ascontiguousarray(values)), world, count=count)
 
     mdp = MDP._of_parts(
-        state=over(state - begin, pairs),
+        state=over(np.asarray(state - begin, dtype=np.int64), pairs),
         action=over(np.asarray(action, dtype=np.int32), pairs),
         transitions=block,
         costs={name: over(cost, pairs) for name, cost in own.items()},
