@@ -26,10 +26,7 @@ CASES = [
     ("tandem", {"size": 7, "powers": (0.1, 2.0, 3.0)}),
     ("inventory", {"capacity": 1}),
     ("inventory", {"capacity": 43, "lot": 3}),
-    (
-        "inventory",
-        {"capacity": 30, "demand": 25.0, "lot": 31},
-    ),  # many ways to one target: all, where little is in stock
+    ("inventory", {"capacity": 30, "demand": 25.0, "lot": 31}),  # from little in stock, all leads to one state
     ("inventory", {"capacity": 20, "demand": (0.25, 0.0, 0.5, 0.25)}),
     ("perishable", {"shelf_life": 2, "capacity": 1}),
     ("perishable", {}),
