@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
 from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
 
 
 class Numbers(Sequence[str]):
@@ -54,6 +57,59 @@ class Numbers(Sequence[str]):
         return f"Numbers({len(self)})"
 
 
+class Formed(Sequence[str]):
+    """Names of one form with numbers in them, made when asked for: millions of them take no memory.
+
+    Parameters
+    ----------
+    form : str
+        With ``{}`` for each number.
+    count : int
+        How many names there are.
+    numbers : function
+        Of an array of positions: one array for each ``{}``.
+
+    Examples
+    --------
+    >>> cells = Formed("r{}c{}", 9, lambda cell: np.divmod(cell, 3))
+    >>> cells[5], cells[-2:], cells.index("r1c0"), len(cells)
+    ('r1c2', ('r2c1', 'r2c2'), 3, 9)
+    """
+
+    def __init__(
+        self, form: str, count: int, numbers: Callable[[npt.NDArray[np.int64]], Iterable[npt.NDArray[np.int64]]]
+    ) -> None:
+        self._form, self._count, self._numbers = form, count, numbers
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        chosen = range(self._count)[index]
+        return tuple(self._made(chosen)) if isinstance(chosen, range) else next(self._made(range(chosen, chosen + 1)))
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, self._count, MADE):
+            yield from self[start : start + MADE]
+
+    def index(self, name: str, start: int = 0, stop: int | None = None) -> int:
+        """Return the position of a name."""
+        for position, known in enumerate(self):
+            if known == name and position in range(self._count)[start:stop]:
+                return position
+        raise ValueError(f"{name!r} is not among {self._count} names")
+
+    def _made(self, chosen: range) -> Iterator[str]:
+        columns = self._numbers(np.arange(chosen.start, chosen.stop, chosen.step))
+        return map(self._form.format, *(column.tolist() for column in columns))
+
+
+MADE = 1 << 13
+"""So many names are made at a time."""
 MOST_SEARCHED = 10_000
 """Among so many names a similar one is looked for: that takes some hundredths of a second."""
 MOST_LISTED = 8

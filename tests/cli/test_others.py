@@ -150,6 +150,7 @@ def test_worlds_and_formats_are_listed(run):
     assert max(map(len, text.splitlines())) <= 80
     for name in ("gridworld", "queue", "size, discount, slip", ".parquet", ".toml"):
         assert name in text
+    assert "comm" not in text.replace(",", "").split()  # ranks are the launcher's
 
 
 def test_damaged_files_are_named(tmp_path, run):

@@ -386,6 +386,7 @@ def test_damaged_files_give_a_problem_or_a_value_error(folder, place, put):
         ("gridworld:size", "size=10,slip=0.1"),
         ("gridworld:size=" + "[" * 10_000, "size=10,slip=0.1"),
         ("gridworld:sise=3", "did you mean 'size'?"),
+        ("gridworld:comm=true", "there is no argument called 'comm'"),
         ("garnet", "needs states, actions"),
         ("nowhere.npz", "there is no file"),
         ("nowhere.txt", "models are in files that end in"),

@@ -74,14 +74,14 @@ def _listing() -> str:
     """List worlds with their arguments, and formats."""
     import cvxmdp as cm
     from cvxmdp.io.formats import FORMATS
-    from cvxmdp.io.problem import WORLDS
+    from cvxmdp.io.problem import WORLDS, world_arguments
 
     lines = ["Worlds, as in gridworld:size=10"]
     for name in WORLDS:
         world = getattr(cm.worlds, name)
         about = (inspect.getdoc(world) or "").partition("\n")[0]
         lines += textwrap.wrap(about, WIDTH, initial_indent=f"  {name:<12} ", subsequent_indent=" " * 15)
-        arguments = ", ".join(inspect.signature(world).parameters)
+        arguments = ", ".join(world_arguments(name))
         lines += textwrap.wrap(arguments, WIDTH, initial_indent=" " * 15, subsequent_indent=" " * 15)
     lines.append("Files")
     for ending, form in {**{e: f.said for e, f in FORMATS.items()}, ".toml": "a problem: a model and limits"}.items():

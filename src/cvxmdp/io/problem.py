@@ -131,7 +131,7 @@ def is_file(text: str) -> bool:
 def load_model(text: str, discount: float | None = None, initial: str | None = None, comm: Any = None) -> MDP:
     """Return a model from a file, or a world by name, with arguments as in ``gridworld:size=10,slip=0.1``.
 
-    A file is loaded on the ranks of ``comm``, if it is given.
+    It is loaded or made on the ranks of ``comm``, if they are given.
 
     Examples
     --------
@@ -152,15 +152,29 @@ def load_model(text: str, discount: float | None = None, initial: str | None = N
         raise ValueError(
             f"the arguments {arguments!r} of the world {name!r} are not of the form size=10,slip=0.1"
         ) from None
-    return _changed(make_world(name, read), discount, initial)
+    return make_world(name, read, discount, initial, comm)
 
 
-def make_world(name: str, arguments: Mapping[str, Any]) -> MDP:
-    """Return a world by name."""
+def world_arguments(name: str) -> dict[str, inspect.Parameter]:
+    """Return the arguments of a world that a text may give.
+
+    Examples
+    --------
+    >>> list(world_arguments("disk_drive"))
+    ['discount']
+    """
+    known = inspect.signature(getattr(cm.worlds, name)).parameters
+    return {key: one for key, one in known.items() if key != "comm"}
+
+
+def make_world(
+    name: str, arguments: Mapping[str, Any], discount: float | None = None, initial: Any = None, comm: Any = None
+) -> MDP:
+    """Return a world by name, on the ranks of ``comm``, if they are given."""
     if name not in WORLDS:
         raise ValueError(no_such("world", name, WORLDS))
-    make = getattr(cm.worlds, name)
-    known = inspect.signature(make).parameters
+    known = world_arguments(name)
+    others = {} if discount is None else {"discount": discount}
     for key in arguments:
         if key not in known:
             raise ValueError(f"the world {name!r}: {no_such('argument', key, known)}")
@@ -168,10 +182,10 @@ def make_world(name: str, arguments: Mapping[str, Any]) -> MDP:
     if missing:
         raise ValueError(f"the world {name!r} needs {', '.join(missing)}, as in {name}:{missing[0]}=10")
     try:
-        mdp: MDP = make(**arguments)
+        mdp: MDP = getattr(cm.worlds, name)(**{**arguments, **others}, comm=comm)
     except (TypeError, OverflowError) as error:
         raise ValueError(f"the world {name!r} cannot be made with these arguments: {error}") from None
-    return mdp
+    return mdp if initial is None else mdp.with_initial(initial)
 
 
 @dataclass
@@ -263,18 +277,13 @@ def _model(root: Table, discount: float | None, initial: str | None) -> MDP:
         raise ValueError('give model = "file.npz" or world = "gridworld", one of them')
     if "world" in root.entries:
         arguments = root.get("arguments", {}, dict, "a table, as in arguments = {size = 10}")
-        return _changed(make_world(root.text("world", '"gridworld"'), arguments), discount, given)
+        return make_world(root.text("world", '"gridworld"'), arguments, discount, given)
     if "arguments" in root.entries:
         raise ValueError("arguments go with a world; a model in a file has none")
     path = root.path("model", '"model.npz"')
     if discount is None and not (found := format_of(path)).complete:
         raise ValueError(f"{path} is {found.said}, which holds no discount; add a line, as in discount = 0.99")
     return cm.load(path, discount, given)
-
-
-def _changed(mdp: MDP, discount: float | None, initial: Any) -> MDP:
-    mdp = mdp if discount is None else mdp.with_discount(discount)
-    return mdp if initial is None else mdp.with_initial(initial)
 
 
 def _with_cost(mdp: MDP, entry: Table) -> MDP:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import comb
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cvxmdp.mdp import MDP
+from cvxmdp.names import Formed
 from cvxmdp.worlds.arguments import read_count, read_number
-from cvxmdp.worlds.outcomes import check_size, counts_up_to, moved, one_state, transitions_of
+from cvxmdp.worlds.make import Rows, check_size, make
+from cvxmdp.worlds.outcomes import Counts, transitions_of
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -22,7 +25,11 @@ MOST_CLASSES = 8
 
 
 def admission(
-    capacity: int = 30, classes: Sequence[tuple[float, float, float]] = CLASSES, *, discount: float = 0.999
+    capacity: int = 30,
+    classes: Sequence[tuple[float, float, float]] = CLASSES,
+    *,
+    discount: float = 0.999,
+    comm: Any = None,
 ) -> MDP:
     """Return a group of servers to which customers of several classes are admitted or not.
 
@@ -44,6 +51,8 @@ def admission(
         and the price of turning one away. They arrive at a rate of ``share * capacity * rate``.
     discount : float
         Between 0 and 1, both excluded.
+    comm : communicator of mpi4py or petsc4py, or True, optional
+        The ranks on which the model is to live, each of which makes its own states: see :func:`cvxmdp.scatter`.
 
     Returns
     -------
@@ -63,32 +72,36 @@ def admission(
     capacity = read_count("capacity", capacity)
     share, rate, price = _classes(classes)
     kinds = share.size
-    check_size("capacity and classes", comb(capacity + kinds, kinds))
-    busy = counts_up_to(kinds, capacity)
+    num_states = check_size("capacity and classes", comb(capacity + kinds, kinds))
+    counts = Counts(kinds, capacity)
     subsets = np.arange(2**kinds)
-    state, action = np.nonzero((busy.sum(axis=1) < capacity)[:, None] | (subsets == 0))
     arrivals = share * capacity * rate
     fastest = arrivals.sum() + capacity * rate.max()
-    rejection, loss = np.zeros(state.size), np.zeros(state.size)
-    outcomes: list[tuple[Array, Indices]] = []
-    for kind in range(kinds):
-        admitted = (action >> kind) & 1 == 1
-        arrives, done = arrivals[kind] / fastest, busy[state, kind] * rate[kind] / fastest
-        rejection += np.where(admitted, 0.0, price[kind] * arrives)
-        loss += np.where(admitted, 0.0, arrives)
-        change = np.eye(kinds, dtype=np.int64)[kind]
-        outcomes.append((np.where(admitted, arrives, 0.0), moved(busy, change, capacity)[state]))
-        outcomes.append((done, moved(busy, -change, capacity)[state]))
-    nothing = 1 - sum(chance for chance, _ in outcomes)
-    outcomes.append((np.maximum(nothing, 0.0), state))
-    return MDP.from_pairs(
-        state=state,
-        action=action,
-        transitions=transitions_of(outcomes, state.size, len(busy)),
-        costs={"rejection": rejection, "load": busy.sum(axis=1)[state] / capacity, "loss": loss},
+
+    def rows(states: Indices) -> Rows:
+        busy = counts.lists(states)
+        own, action = np.nonzero((busy.sum(axis=1) < capacity)[:, None] | (subsets == 0))
+        rejection, loss = np.zeros(own.size), np.zeros(own.size)
+        outcomes: list[tuple[Array, Indices]] = []
+        for kind in range(kinds):
+            admitted = (action >> kind) & 1 == 1
+            arrives, done = arrivals[kind] / fastest, busy[own, kind] * rate[kind] / fastest
+            rejection += np.where(admitted, 0.0, price[kind] * arrives)
+            loss += np.where(admitted, 0.0, arrives)
+            change = np.eye(kinds, dtype=np.int64)[kind]
+            outcomes.append((np.where(admitted, arrives, 0.0), counts.moved(busy, change)[own]))
+            outcomes.append((done, counts.moved(busy, -change)[own]))
+        nothing = 1 - sum(chance for chance, _ in outcomes)
+        outcomes.append((np.maximum(nothing, 0.0), states[own]))
+        costs = {"rejection": rejection, "load": busy.sum(axis=1)[own] / capacity, "loss": loss}
+        return Rows(states[own], action, transitions_of(outcomes, own.size, num_states), costs)
+
+    return make(
+        rows,
+        Formed("busy " + "+".join(["{}"] * kinds), num_states, lambda state: counts.lists(state).T),
+        comm,
         discount=discount,
-        initial=one_state(len(busy), 0),
-        states=["busy " + "+".join(map(str, counts)) for counts in busy.tolist()],
+        start=0,
         actions=["admit " + ("+".join(str(k + 1) for k in range(kinds) if a >> k & 1) or "none") for a in subsets],
     )
 

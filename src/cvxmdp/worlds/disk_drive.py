@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 
-from cvxmdp.mdp import MDP
-from cvxmdp.worlds.outcomes import one_state, transitions_of
+from cvxmdp.mdp import MDP, Indices
+from cvxmdp.worlds.make import Rows, every, make
+from cvxmdp.worlds.outcomes import transitions_of
 
 DRIVE = (
     ("active", 2.5),
@@ -51,7 +53,7 @@ LONGEST = 2
 """The largest number of requests that wait."""
 
 
-def disk_drive(*, discount: float = 0.9999) -> MDP:
+def disk_drive(*, discount: float = 0.9999, comm: Any = None) -> MDP:
     """Return the power management of a disk drive, a model measured on a drive of IBM.
 
     A drive that is not needed can be idle, at low power, in standby or asleep. The deeper it rests, the less power
@@ -68,6 +70,8 @@ def disk_drive(*, discount: float = 0.9999) -> MDP:
     discount : float
         Between 0 and 1, both excluded. Waking from sleep takes about 600 periods, so the discount has to be near 1
         for it to pay.
+    comm : communicator of mpi4py or petsc4py, or True, optional
+        The ranks on which the model is to live, each of which makes its own states: see :func:`cvxmdp.scatter`.
 
     Returns
     -------
@@ -92,8 +96,6 @@ def disk_drive(*, discount: float = 0.9999) -> MDP:
     """
     drives = [name for name, _ in DRIVE]
     shape = (len(drives), 2, LONGEST + 1)
-    drive, request, waiting, action = (grid.ravel() for grid in np.indices((*shape, len(COMMANDS))))
-    power = np.array([watts for _, watts in DRIVE])[drive]
 
     # The drive has two outcomes, of which a command needs one; times two of the requests.
     after = np.empty((2, len(drives), len(COMMANDS)), dtype=np.int64)
@@ -107,30 +109,35 @@ def disk_drive(*, discount: float = 0.9999) -> MDP:
         for a, change in enumerate(COMMANDS.values()):
             after[0, d, a] = drives.index(change.get(name, name))
 
-    active = drive == drives.index("active")
-    served = np.maximum(waiting - (active & (request == 0)), 0)
-    then_waiting = np.where(~active & (request == 1), np.minimum(waiting + 1, LONGEST), served)
-    comes = np.where(request == 1, REQUEST_AFTER_ONE, REQUEST_AFTER_NONE)
-    outcomes = []
-    for k, then_request in product((0, 1), repeat=2):
-        then = (after[k, drive, action], np.full_like(drive, then_request), then_waiting)
-        then_comes = comes if then_request else 1 - comes
-        outcomes.append((chance[k, drive, action] * then_comes, np.ravel_multi_index(then, shape)))
-    states = [
+    states = tuple(
         f"{name}, {'a' if asked else 'no'} request, {count} waiting"
         for name, asked, count in product(drives, (0, 1), range(LONGEST + 1))
-    ]
-    return MDP.from_pairs(
-        state=np.ravel_multi_index((drive, request, waiting), shape),
-        action=action,
-        transitions=transitions_of(outcomes, drive.size, len(states)),
-        costs={
-            "power": power,
+    )
+
+    def rows(some: Indices) -> Rows:
+        state, action = every(some, len(COMMANDS))
+        drive, request, waiting = np.unravel_index(state, shape)
+        active = drive == drives.index("active")
+        served = np.maximum(waiting - (active & (request == 0)), 0)
+        then_waiting = np.where(~active & (request == 1), np.minimum(waiting + 1, LONGEST), served)
+        comes = np.where(request == 1, REQUEST_AFTER_ONE, REQUEST_AFTER_NONE)
+        outcomes = []
+        for k, then_request in product((0, 1), repeat=2):
+            then = (after[k, drive, action], np.full_like(drive, then_request), then_waiting)
+            then_comes = comes if then_request else 1 - comes
+            outcomes.append((chance[k, drive, action] * then_comes, np.ravel_multi_index(then, shape)))
+        costs = {
+            "power": np.array([watts for _, watts in DRIVE])[drive],
             "queue": waiting.astype(np.float64),
             "loss": (~active & (request == 1) & (waiting == LONGEST)).astype(np.float64),
-        },
+        }
+        return Rows(state, action, transitions_of(outcomes, state.size, len(states)), costs)
+
+    return make(
+        rows,
+        states,
+        comm,
         discount=discount,
-        initial=one_state(len(states), states.index("sleep, no request, 0 waiting")),
-        states=states,
+        start=states.index("sleep, no request, 0 waiting"),
         actions=list(COMMANDS),
     )

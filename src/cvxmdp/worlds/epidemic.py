@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from cvxmdp.mdp import MDP
+from cvxmdp.mdp import MDP, Indices
+from cvxmdp.names import Formed
 from cvxmdp.worlds.arguments import read_count, read_ladder, read_number
-from cvxmdp.worlds.outcomes import check_size, counts_up_to, moved, one_state, rank_of, transitions_of
+from cvxmdp.worlds.make import Rows, check_size, make
+from cvxmdp.worlds.outcomes import Counts, transitions_of
 
 
 def epidemic(
@@ -20,6 +23,7 @@ def epidemic(
     recovery: float = 0.1,
     infected: int | None = None,
     beds: int | None = None,
+    comm: Any = None,
 ) -> MDP:
     """Return an epidemic among people who are susceptible, infected or recovered.
 
@@ -47,6 +51,8 @@ def epidemic(
         when not given, but at least 1.
     beds : int, optional
         Number of beds. A tenth of the population when not given, but at least 1.
+    comm : communicator of mpi4py or petsc4py, or True, optional
+        The ranks on which the model is to live, each of which makes its own states: see :func:`cvxmdp.scatter`.
 
     Returns
     -------
@@ -71,36 +77,39 @@ def epidemic(
     if infected > people:
         raise ValueError(f"infected is {infected}; it must be at most the population, {people}")
     beds = max(1, people // 10) if beds is None else read_count("beds", beds, 0)
+    num_states = check_size("population", (people + 1) * (people + 2) // 2)
+    counts = Counts(2, people)
 
-    check_size("population", (people + 1) * (people + 2) // 2)
-    counts = counts_up_to(2, people)
-    state, action = np.nonzero((counts[:, 1] > 0)[:, None] | (np.arange(len(levels)) == 0))
-    susceptible, ill = counts[state].T
-    level = np.array(levels)[action]
-    infects = contact * (1 - level) * susceptible * ill / people
-    recovers = recovery * ill
-    fastest = float(np.max(infects + recovers))
-    stays = np.maximum(1 - (infects + recovers) / fastest, 0.0)
-    start = int(rank_of(np.array([[people - infected, infected]]), people)[0])
-    return MDP.from_pairs(
-        state=state,
-        action=action,
-        transitions=transitions_of(
-            [
-                (infects / fastest, moved(counts, (-1, 1), people)[state]),
-                (recovers / fastest, moved(counts, (0, -1), people)[state]),
-                (stays, state),
-            ],
-            state.size,
-            len(counts),
-        ),
-        costs={
+    def rates(susceptible: Indices, ill: Indices, level: Any) -> tuple[Any, Any]:
+        return contact * (1 - level) * susceptible * ill / people, recovery * ill
+
+    # With as many ill, somebody is infected the sooner the more are susceptible: all who are not ill at the most.
+    most = np.arange(people + 1)
+    fastest = float(np.max(sum(rates(people - most, most, levels[0]))))
+
+    def rows(states: Indices) -> Rows:
+        who = counts.lists(states)
+        own, action = np.nonzero((who[:, 1] > 0)[:, None] | (np.arange(len(levels)) == 0))
+        susceptible, ill = who[own].T
+        level = np.array(levels)[action]
+        infects, recovers = rates(susceptible, ill, level)
+        outcomes = [
+            (infects / fastest, counts.moved(who, (-1, 1))[own]),
+            (recovers / fastest, counts.moved(who, (0, -1))[own]),
+            (np.maximum(1 - (infects + recovers) / fastest, 0.0), states[own]),
+        ]
+        costs = {
             "infections": ill.astype(np.float64),
             "lockdown": level,
             "beds": np.maximum(ill - beds, 0).astype(np.float64),
-        },
+        }
+        return Rows(states[own], action, transitions_of(outcomes, own.size, num_states), costs)
+
+    return make(
+        rows,
+        Formed("susceptible {}, infected {}", num_states, lambda state: counts.lists(state).T),
+        comm,
         discount=discount,
-        initial=one_state(len(counts), start),
-        states=[f"susceptible {s}, infected {i}" for s, i in counts.tolist()],
+        start=int(counts.numbers(np.array([[people - infected, infected]]))[0]),
         actions=[f"lockdown {avoided:g}" for avoided in levels],
     )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from cvxmdp.mdp import MDP
-
-Array = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int32]
+from cvxmdp.mdp import MDP, Array, Indices
+from cvxmdp.names import Numbers
+from cvxmdp.worlds.arguments import read_count, read_seed
+from cvxmdp.worlds.make import Rows, check_size, every, make
 
 DENSE_FROM = 0.25
 """Branching from which the transitions are stored as a dense array."""
@@ -22,7 +22,7 @@ CHUNK_ENTRIES = 1 << 21
 """Random numbers drawn at a time, which bounds the memory above that of the model itself."""
 
 
-def garnet(states: int, actions: int, branching: float, seed: int, discount: float = 0.95) -> MDP:
+def garnet(states: int, actions: int, branching: float, seed: int, discount: float = 0.95, comm: Any = None) -> MDP:
     """Return a random model in which every pair reaches the same number of states.
 
     Each pair reaches ``round(branching * states)`` distinct states, at least one, drawn uniformly. Their
@@ -40,6 +40,9 @@ def garnet(states: int, actions: int, branching: float, seed: int, discount: flo
         Seed of the random numbers. The same arguments give the same model.
     discount : float
         Between 0 and 1, both excluded.
+    comm : communicator of mpi4py or petsc4py, or True, optional
+        The ranks on which the model is to live, each of which keeps its own states: see :func:`cvxmdp.scatter`.
+        Random numbers have one order, so each rank draws those of all, a few at a time.
 
     Returns
     -------
@@ -55,49 +58,61 @@ def garnet(states: int, actions: int, branching: float, seed: int, discount: flo
     >>> mdp.transitions.nnz
     2000
     """
-    num_states, num_actions = _count("states", states), _count("actions", actions)
+    num_states, num_actions = check_size("states", read_count("states", states)), read_count("actions", actions)
     branching = _fraction(branching)
     reach = max(1, round(branching * num_states))
-    rng = _generator(seed)
-    num_pairs = num_states * num_actions
-    cost = rng.standard_normal(num_pairs)
-    if branching < DENSE_FROM:
-        transitions = _sparse_transitions(rng, num_pairs, num_states, reach)
-    else:
-        transitions = _dense_transitions(rng, num_pairs, num_states, reach)
-    return MDP.from_pairs(
-        state=np.repeat(np.arange(num_states), num_actions),
-        action=np.tile(np.arange(num_actions), num_states),
-        transitions=transitions,
-        costs={"cost": cost},
-        discount=discount,
-        initial=np.full(num_states, 1 / num_states),
-    )
+    transitions = _sparse_transitions if branching < DENSE_FROM else _dense_transitions
+
+    def rows(own: Indices) -> Rows:
+        state, action = every(own, num_actions)
+        first = num_actions * int(own[0]) if own.size else 0
+        drawn = Drawn(read_seed(seed), num_states * num_actions, slice(first, first + state.size))
+        cost = np.empty(state.size)
+        for count, kept, to in drawn.chunks(1):
+            cost[to] = drawn.rng.standard_normal(count)[kept]
+        return Rows(state, action, transitions(drawn, state.size, num_states, reach), {"cost": cost})
+
+    return make(rows, Numbers(num_states), comm, discount=discount, at_a_time=num_states)
 
 
-def _sparse_transitions(rng: np.random.Generator, num_pairs: int, num_states: int, reach: int) -> Any:
-    successors = np.empty((num_pairs, reach), dtype=np.int32)
-    probabilities = np.empty((num_pairs, reach))
-    for rows in _chunks(num_pairs, reach):
-        count = rows.stop - rows.start
-        successors[rows] = _distinct(rng, count, num_states, reach)
-        probabilities[rows] = _gaps(rng, count, reach)
-    starts = np.arange(0, num_pairs * reach + 1, reach)
-    return sp.csr_array((probabilities.ravel(), successors.ravel(), starts), shape=(num_pairs, num_states))
+@dataclass(frozen=True)
+class Drawn:
+    """Random numbers for all pairs, always drawn in the same order, and the pairs for which they are kept."""
+
+    rng: np.random.Generator
+    num_pairs: int
+    own: slice
+
+    def chunks(self, entries: int) -> Iterator[tuple[int, slice, slice]]:
+        """Yield how many pairs come next, which of them are kept, and where these lie among all that are."""
+        step = max(1, CHUNK_ENTRIES // entries)
+        for start in range(0, self.num_pairs, step):
+            stop = min(start + step, self.num_pairs)
+            begin, end = (min(max(at, start), stop) for at in (self.own.start, self.own.stop))
+            yield stop - start, slice(begin - start, end - start), slice(begin - self.own.start, end - self.own.start)
 
 
-def _dense_transitions(rng: np.random.Generator, num_pairs: int, num_states: int, reach: int) -> Array:
+def _sparse_transitions(drawn: Drawn, rows: int, num_states: int, reach: int) -> Any:
+    successors = np.empty((rows, reach), dtype=np.int32)
+    probabilities = np.empty((rows, reach))
+    for count, kept, to in drawn.chunks(reach):
+        successors[to] = _distinct(drawn.rng, count, num_states, reach)[kept]
+        probabilities[to] = _gaps(drawn.rng, count, reach)[kept]
+    starts = np.arange(0, rows * reach + 1, reach)
+    return sp.csr_array((probabilities.ravel(), successors.ravel(), starts), shape=(rows, num_states))
+
+
+def _dense_transitions(drawn: Drawn, rows: int, num_states: int, reach: int) -> Array:
     """Each row keeps the states with the ``reach`` smallest of its random keys."""
-    transitions = np.zeros((num_pairs, num_states))
-    for rows in _chunks(num_pairs, num_states):
-        count = rows.stop - rows.start
-        keys = rng.random((count, num_states))
+    transitions = np.zeros((rows, num_states))
+    for count, kept, to in drawn.chunks(num_states):
+        keys = drawn.rng.random((count, num_states))
         largest_kept = np.partition(keys, reach - 1, axis=1)[:, reach - 1, None]
-        np.place(transitions[rows], keys <= largest_kept, _gaps(rng, count, reach).ravel())
+        np.place(transitions[to], (keys <= largest_kept)[kept], _gaps(drawn.rng, count, reach)[kept].ravel())
     return transitions
 
 
-def _distinct(rng: np.random.Generator, rows: int, num_states: int, reach: int) -> Indices:
+def _distinct(rng: np.random.Generator, rows: int, num_states: int, reach: int) -> npt.NDArray[np.int32]:
     """Return ``reach`` distinct states a row, sorted.
 
     Repeats are drawn again until there are none. No step treats one state unlike another, so every set of
@@ -125,22 +140,6 @@ def _gaps(rng: np.random.Generator, rows: int, reach: int) -> Array:
     return np.diff(ends, axis=1)
 
 
-def _chunks(rows: int, entries_per_row: int) -> Iterator[slice]:
-    step = max(1, CHUNK_ENTRIES // entries_per_row)
-    for start in range(0, rows, step):
-        yield slice(start, min(start + step, rows))
-
-
-def _count(name: str, value: int) -> int:
-    try:
-        count = operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}") from None
-    if count < 1:
-        raise ValueError(f"{name} is {count}; it must be at least 1")
-    return count
-
-
 def _fraction(branching: float) -> float:
     try:
         fraction = float(branching)
@@ -151,10 +150,3 @@ def _fraction(branching: float) -> float:
             f"branching is {fraction:g}; it is the fraction of states a pair reaches, above 0 and at most 1"
         )
     return fraction
-
-
-def _generator(seed: int) -> np.random.Generator:
-    try:
-        return np.random.default_rng(operator.index(seed))
-    except (TypeError, ValueError):
-        raise ValueError(f"seed must be a whole number of at least 0, not {seed!r}") from None

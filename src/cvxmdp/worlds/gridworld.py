@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from cvxmdp.mdp import MDP
-from cvxmdp.ranks.model import even_blocks, from_rows
-from cvxmdp.ranks.world import world_of
-from cvxmdp.worlds.outcomes import settled
+from cvxmdp.mdp import MDP, Indices
+from cvxmdp.names import Formed
+from cvxmdp.worlds.arguments import read_count, read_seed
+from cvxmdp.worlds.make import Rows, check_size, every, make
 
-Array = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int64]
-
-CHUNK = 1 << 16
-"""Cells whose rows are made at a time."""
 ACTIONS = ("up", "down", "left", "right")
 
 # The paper's obstacles were in a figure that is lost, so this map is the library's own. Two ridges and an arc
@@ -93,9 +86,8 @@ def gridworld(
         obstacles at size 25; at any other size obstacles of the same density, drawn from ``seed``.
     seed : int
         Seed of the obstacles that are drawn. It plays no role when ``obstacles`` is given or ``size`` is 25.
-    comm : communicator of mpi4py, or True, optional
-        The ranks on which the model is to live, each with rows of cells of its own: see :func:`cvxmdp.scatter`.
-        No rank makes more than its own part, and the model has no labels.
+    comm : communicator of mpi4py or petsc4py, or True, optional
+        The ranks on which the model is to live, each of which makes its own states: see :func:`cvxmdp.scatter`.
 
     Returns
     -------
@@ -113,67 +105,26 @@ def gridworld(
     >>> len(cm.worlds.obstacle_cells(mdp))
     45
     """
-    side, slip = _size(size), _slip(slip)
-    num_states = side * side
-    blocked = np.zeros(num_states)
-    blocked[_obstacle_states(side, obstacles, seed)] = 1.0
-    if comm is not None:
-        return _on_ranks(side, discount, slip, blocked, comm)
-    away = np.ones(num_states)
-    away[-1] = 0.0
-    initial = np.zeros(num_states)
-    initial[0] = 1.0
-    return MDP.from_pairs(
-        state=np.repeat(np.arange(num_states), len(ACTIONS)),
-        action=np.tile(np.arange(len(ACTIONS)), num_states),
-        transitions=_transitions(side, slip, 0, num_states),
-        costs={"time": np.repeat(away, len(ACTIONS)), "collision": np.repeat(blocked, len(ACTIONS))},
+    side, slip = read_count("size", size, 2, "so that start and destination differ"), _slip(slip)
+    num_states = check_size("size", side * side)
+    obstacle = _obstacle_states(side, obstacles, seed)
+    blocked = np.zeros(num_states, dtype=bool)
+    blocked[obstacle] = True
+
+    def rows(cells: Indices) -> Rows:
+        state, action = every(cells, len(ACTIONS))
+        costs = {"time": (state < num_states - 1).astype(np.float64), "collision": blocked[state].astype(np.float64)}
+        return Rows(state, action, _transitions(side, slip, cells), costs)
+
+    return make(
+        rows,
+        Formed("r{}c{}", num_states, lambda cell: np.divmod(cell, side)),
+        comm,
         discount=discount,
-        initial=initial,
-        states=[f"r{row}c{column}" for row in range(side) for column in range(side)],
+        start=0,
         actions=ACTIONS,
-        labels={"obstacle": blocked > 0, "destination": [num_states - 1]},
+        labels={"obstacle": obstacle, "destination": [num_states - 1]},
     )
-
-
-def _on_ranks(side: int, discount: float, slip: float, blocked: Array, comm: Any) -> MDP:
-    """Return the grid of which each rank makes its own part."""
-    world, size = world_of(comm), side * side
-    starts = even_blocks(size, world)
-    begin, end = int(starts[world.rank]), int(starts[world.rank + 1])
-    cells = np.arange(begin, end)
-    return from_rows(
-        world, size, np.repeat(cells, len(ACTIONS)), np.tile(np.arange(len(ACTIONS)), cells.size),
-        _transitions(side, slip, begin, end),
-        {"time": np.repeat((cells < size - 1).astype(np.float64), len(ACTIONS)),
-         "collision": np.repeat(blocked[begin:end], len(ACTIONS))},
-        discount, (cells == 0).astype(np.float64), Cells(side), ACTIONS, starts,
-    )  # fmt: skip
-
-
-class Cells(Sequence[str]):
-    """Names of the cells of a square, ``r3c7`` for row 3 and column 7, made when asked for.
-
-    Parameters
-    ----------
-    side : int
-        Rows and columns.
-
-    Examples
-    --------
-    >>> Cells(3)[5], len(Cells(3))
-    ('r1c2', 9)
-    """
-
-    def __init__(self, side: int) -> None:
-        self._side = side
-
-    def __len__(self) -> int:
-        return self._side**2
-
-    def __getitem__(self, index: Any) -> Any:
-        row, column = divmod(range(len(self))[index], self._side)
-        return f"r{row}c{column}"
 
 
 def obstacle_cells(mdp: MDP) -> Indices:
@@ -213,13 +164,7 @@ def grid_size(mdp: MDP) -> int:
     return side
 
 
-def _transitions(side: int, slip: float, begin: int, end: int) -> Any:
-    """Return the rows of some cells, made from so many at a time that little is held besides them."""
-    parts = [_rows(side, slip, np.arange(at, min(at + CHUNK, end))) for at in range(begin, end, CHUNK)]
-    return settled(sp.vstack(parts, format="csr") if parts else sp.csr_array((0, side * side)))
-
-
-def _rows(side: int, slip: float, cell: Indices) -> Any:
+def _transitions(side: int, slip: float, cell: Indices) -> Any:
     """Every pair can reach five cells: up, left, its own, right and down, in the order of their numbers."""
     row, column = np.divmod(cell, side)
     exists = np.column_stack([row > 0, column > 0, np.ones(cell.size, bool), column < side - 1, row < side - 1])
@@ -242,12 +187,8 @@ def _obstacle_states(side: int, obstacles: npt.ArrayLike | None, seed: int) -> I
     if obstacles is None and side == MAP_SIZE:
         return np.flatnonzero(np.array(list(MAP_25.replace("\n", ""))) == "#")
     if obstacles is None:
-        try:
-            rng = np.random.default_rng(operator.index(seed))
-        except (TypeError, ValueError):
-            raise ValueError(f"seed must be a whole number of at least 0, not {seed!r}") from None
         between = side * side - 2  # all cells but the first, the start, and the last, the destination
-        return 1 + rng.choice(between, size=round(DENSITY * side * side), replace=False)
+        return 1 + read_seed(seed).choice(between, size=round(DENSITY * side * side), replace=False)
     cells = np.asarray(obstacles)
     if cells.size == 0:
         return np.empty(0, dtype=np.int64)
@@ -267,16 +208,6 @@ def _obstacle_states(side: int, obstacles: npt.ArrayLike | None, seed: int) -> I
         if np.any(numbers == corner):
             raise ValueError(f"obstacles holds {divmod(corner, side)}, the {name}; leave that cell free")
     return numbers
-
-
-def _size(size: int) -> int:
-    try:
-        side = operator.index(size)
-    except TypeError:
-        raise ValueError(f"size must be a whole number of at least 2, not {size!r}") from None
-    if side < 2:
-        raise ValueError(f"size is {side}; it must be at least 2, so that start and destination differ")
-    return side
 
 
 def _slip(slip: float) -> float:

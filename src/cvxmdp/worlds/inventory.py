@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from cvxmdp.mdp import MDP
+from cvxmdp.mdp import MDP, Indices
+from cvxmdp.names import Formed
 from cvxmdp.worlds.arguments import read_count, read_demand, read_number
-from cvxmdp.worlds.outcomes import one_state, settled, transitions_of
+from cvxmdp.worlds.make import Rows, check_size, make
+from cvxmdp.worlds.outcomes import transitions_of
 
 
 def inventory(
@@ -20,6 +23,7 @@ def inventory(
     fixed_cost: float = 16.0,
     unit_cost: float = 1.0,
     holding_cost: float = 0.1,
+    comm: Any = None,
 ) -> MDP:
     """Return the inventory: one product, ordered in lots, with uncertain demand and lost sales.
 
@@ -44,6 +48,8 @@ def inventory(
         Number of units in a lot. A tenth of the capacity when not given, but at least 1.
     fixed_cost, unit_cost, holding_cost : float
         Cost of placing an order, of each unit in it, and of each unit that is left at the end of a period.
+    comm : communicator of mpi4py or petsc4py, or True, optional
+        The ranks on which the model is to live, each of which makes its own states: see :func:`cvxmdp.scatter`.
 
     Returns
     -------
@@ -67,25 +73,27 @@ def inventory(
     lot = max(1, capacity // 10) if lot is None else read_count("lot", lot)
     fixed_cost, unit_cost = read_number("fixed_cost", fixed_cost), read_number("unit_cost", unit_cost)
     holding_cost = read_number("holding_cost", holding_cost)
-
+    num_states = check_size("capacity", capacity + 1)
     amounts = np.arange(0, capacity + 1, lot)
-    levels = np.arange(capacity + 1)
-    state, action = np.nonzero(levels[:, None] + amounts <= capacity)
-    # What happens next depends on the stock after the order alone, so each row is made once for each level.
     possible = np.flatnonzero(chances)
-    after = transitions_of(((chances[d], np.maximum(levels - d, 0)) for d in possible), levels.size, levels.size)
-    lost = sum(chances[d] * np.maximum(d - levels, 0) for d in possible)
-    left = after @ levels
-    level = levels[state] + amounts[action]
-    order = fixed_cost * (action > 0) + unit_cost * amounts[action]
-    holding = holding_cost * left[level]
-    return MDP.from_pairs(
-        state=state,
-        action=action,
-        transitions=settled(after[level]),
-        costs={"order": order, "holding": holding, "shortage": lost[level], "cost": order + holding},
+
+    def rows(states: Indices) -> Rows:
+        own, action = np.nonzero(states[:, None] + amounts <= capacity)
+        # What happens next depends on the stock after the order alone, so each row is made once for each level.
+        levels, level = np.unique(states[own] + amounts[action], return_inverse=True)
+        after = transitions_of(((chances[d], np.maximum(levels - d, 0)) for d in possible), levels.size, num_states)
+        lost = sum(chances[d] * np.maximum(d - levels, 0) for d in possible)
+        left = after @ np.arange(num_states)
+        order = fixed_cost * (action > 0) + unit_cost * amounts[action]
+        holding = holding_cost * left[level]
+        costs = {"order": order, "holding": holding, "shortage": lost[level], "cost": order + holding}
+        return Rows(states[own], action, after[level], costs)
+
+    return make(
+        rows,
+        Formed("stock {}", num_states, lambda stock: (stock,)),
+        comm,
         discount=discount,
-        initial=one_state(levels.size, 0),
-        states=[f"stock {units}" for units in range(levels.size)],
+        start=0,
         actions=[f"order {units}" for units in amounts],
     )

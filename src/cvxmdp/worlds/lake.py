@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from cvxmdp.mdp import MDP
+from cvxmdp.mdp import MDP, Indices
+from cvxmdp.names import Formed
 from cvxmdp.worlds.arguments import read_count, read_number, read_seed
-from cvxmdp.worlds.outcomes import one_state, transitions_of
-
-Indices = npt.NDArray[np.int64]
+from cvxmdp.worlds.make import Rows, check_size, make
+from cvxmdp.worlds.outcomes import transitions_of
 
 MOVES = {"up": (-1, 0), "right": (0, 1), "down": (1, 0), "left": (0, -1)}
 """The moves in a circle, so that the two beside a move are those to its right and to its left."""
@@ -25,6 +24,7 @@ def lake(
     holes: float = 0.1,
     restart: bool = True,
     seed: int = 0,
+    comm: Any = None,
 ) -> MDP:
     """Return a frozen lake: a square of cells that is crossed from one corner to the other.
 
@@ -51,6 +51,8 @@ def lake(
         Whether a hole leads back to the start. If not, the agent stays in it and time goes on.
     seed : int
         Seed of the holes. The same arguments give the same lake.
+    comm : communicator of mpi4py or petsc4py, or True, optional
+        The ranks on which the model is to live, each of which makes its own states: see :func:`cvxmdp.scatter`.
 
     Returns
     -------
@@ -70,28 +72,30 @@ def lake(
     size = read_count("size", size, 2, "so that start and goal differ")
     slip = read_number("slip", slip, 0.0, 1.0)
     share = read_number("holes", holes, 0.0, 1.0, most_out=True)
-    num_states = size * size
+    num_states = check_size("size", size * size)
     hole = np.zeros(num_states, dtype=bool)
     hole[_holes(size, share, read_seed(seed))] = True
-    ends = hole.copy()
-    ends[-1] = True
-
     names = [*MOVES, "stay"] + (["restart"] if restart else [])
-    offered = np.zeros((num_states, len(names)), dtype=bool)
-    offered[~ends, : len(MOVES)] = True
-    offered[-1, names.index("stay")] = True
-    offered[hole, -1] = True
-    state, action = np.nonzero(offered)
-    return MDP.from_pairs(
-        state=state,
-        action=action,
-        transitions=_transitions(size, slip, state, action, 0 if restart else None),
-        costs={"time": (state != num_states - 1).astype(np.float64), "hole": hole[state].astype(np.float64)},
+
+    def rows(states: Indices) -> Rows:
+        goal = states == num_states - 1
+        offered = np.zeros((states.size, len(names)), dtype=bool)
+        offered[~(hole[states] | goal), : len(MOVES)] = True
+        offered[goal, names.index("stay")] = True
+        offered[hole[states], -1] = True
+        own, action = np.nonzero(offered)
+        state = states[own]
+        costs = {"time": (~goal)[own].astype(np.float64), "hole": hole[state].astype(np.float64)}
+        return Rows(state, action, _transitions(size, slip, state, action, 0 if restart else None), costs)
+
+    return make(
+        rows,
+        Formed("r{}c{}", num_states, lambda state: np.divmod(state, size)),
+        comm,
         discount=discount,
-        initial=one_state(num_states, 0),
-        states=[f"r{row}c{column}" for row in range(size) for column in range(size)],
+        start=0,
         actions=names,
-        labels={"hole": hole, "goal": [num_states - 1]},
+        labels={"hole": np.flatnonzero(hole), "goal": [num_states - 1]},
     )
 
 
@@ -112,10 +116,8 @@ def _holes(size: int, share: float, rng: np.random.Generator) -> Indices:
     """Draw a path from the start to the goal, then the holes among all other cells."""
     down = rng.permutation(np.repeat([1, 0], size - 1))
     path = np.concatenate([[0], np.cumsum(np.where(down == 1, size, 1))])
-    free = np.setdiff1d(np.arange(size * size), path)
-    count = round(share * size * size)
-    if count > free.size:
-        raise ValueError(
-            f"holes is {share:g}, which is {count} cells; at most {free.size} lie beside a path to the goal"
-        )
-    return np.asarray(rng.choice(free, size=count, replace=False))
+    count, free = round(share * size * size), size * size - path.size
+    if count > free:
+        raise ValueError(f"holes is {share:g}, which is {count} cells; at most {free} lie beside a path to the goal")
+    drawn = rng.choice(free, size=count, replace=False)
+    return drawn + np.searchsorted(path - np.arange(path.size), drawn, side="right")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from itertools import combinations, product
+from itertools import combinations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from cvxmdp.mdp import MDP
+from cvxmdp.mdp import MDP, Array, Indices
+from cvxmdp.names import Formed
 from cvxmdp.worlds.arguments import read_count, read_number, read_numbers
-from cvxmdp.worlds.outcomes import check_size, one_state, settled, transitions_of
+from cvxmdp.worlds.make import CHUNK, Rows, check_size, make
+from cvxmdp.worlds.outcomes import transitions_of
 
 
 def maintenance(
@@ -25,6 +25,7 @@ def maintenance(
     repair_cost: float = 1.0,
     failure_cost: float = 4.0,
     downtime_cost: float = 3.0,
+    comm: Any = None,
 ) -> MDP:
     """Return machines that wear independently, and a crew that repairs some of them.
 
@@ -51,6 +52,8 @@ def maintenance(
     repair_cost, failure_cost, downtime_cost : float
         Cost of a repair, what is added when the machine had failed, and the cost of a machine that is down for a
         period.
+    comm : communicator of mpi4py or petsc4py, or True, optional
+        The ranks on which the model is to live, each of which makes its own states: see :func:`cvxmdp.scatter`.
 
     Returns
     -------
@@ -76,49 +79,47 @@ def maintenance(
     repair_cost = read_number("repair_cost", repair_cost)
     failure_cost = read_number("failure_cost", failure_cost)
     downtime_cost = read_number("downtime_cost", downtime_cost)
-
-    num_states = conditions**machines
-    check_size("machines and conditions", num_states)
-    worn = np.indices((conditions,) * machines).reshape(machines, num_states).T
+    num_states = check_size("machines and conditions", conditions**machines)
+    shape = (conditions,) * machines
     choices = [choice for size in range(crew + 1) for choice in combinations(range(machines), size)]
     chosen = np.array([[machine in choice for machine in range(machines)] for choice in choices])
-    # A choice is offered where none of its machines is new.
-    state, action = np.nonzero(~np.any(chosen & (worn == 0)[:, None, :], axis=2))
-    ages = [_aging(chance, conditions) for chance in chances]
-    renewed = transitions_of([(1.0, 0)], conditions, conditions)
-    blocks = []
-    for choice in choices:
-        parts = [renewed if machine in choice else ages[machine] for machine in range(machines)]
-        blocks.append(reduce(lambda left, right: sp.kron(left, right, format="csr"), parts))
-    transitions = sp.csr_array(sp.vstack(blocks, format="csr"))[action * num_states + state]
-    transitions.sum_duplicates()
 
-    failed = worn == conditions - 1
-    in_repair = chosen[action]
-    repair = repair_cost * in_repair.sum(axis=1) + failure_cost * (in_repair & failed[state]).sum(axis=1)
-    downtime = (in_repair | failed[state]).sum(axis=1).astype(np.float64)
-    return MDP.from_pairs(
-        state=state,
-        action=action,
-        transitions=settled(transitions),
-        costs={"repair": repair, "downtime": downtime, "cost": repair + downtime_cost * downtime},
+    def rows(states: Indices) -> Rows:
+        worn = np.column_stack(np.unravel_index(states, shape))
+        # A choice is offered where none of its machines is new.
+        own, action = np.nonzero(~np.any(chosen & (worn == 0)[:, None, :], axis=2))
+        in_repair, failed = chosen[action], worn[own] == conditions - 1
+        # A machine stays as it is, new where it is in repair, or it wears; but not where it is in repair or has failed.
+        same = np.where(in_repair, 0, worn[own])
+        then = np.stack([same, np.minimum(same + 1, conditions - 1)], axis=2)
+        stays = np.where(in_repair, 1.0, np.where(failed, (1 - chances) + chances, 1 - chances))
+        likely = np.stack([stays, np.where(in_repair | failed, 0.0, chances)], axis=2)
+        chance, target = np.ones((own.size, 1)), np.zeros((own.size, 1), dtype=np.int64)
+        for machine in range(machines):  # doubles what can happen
+            pairs = own.size, 2 << machine
+            chance = (chance[:, :, None] * likely[:, machine, None]).reshape(pairs)
+            target = (target[:, :, None] * conditions + then[:, machine, None]).reshape(pairs)
+        repair = repair_cost * in_repair.sum(axis=1) + failure_cost * (in_repair & failed).sum(axis=1)
+        downtime = (in_repair | failed).sum(axis=1).astype(np.float64)
+        costs = {"repair": repair, "downtime": downtime, "cost": repair + downtime_cost * downtime}
+        outcomes = zip(chance.T, target.T, strict=True)
+        return Rows(states[own], action, transitions_of(outcomes, own.size, num_states), costs)
+
+    return make(
+        rows,
+        Formed("conditions " + "+".join(["{}"] * machines), num_states, lambda s: np.unravel_index(s, shape)),
+        comm,
         discount=discount,
-        initial=one_state(num_states, 0),
-        states=["conditions " + "+".join(row) for row in product(map(str, range(conditions)), repeat=machines)],
+        start=0,
         actions=["repair " + "+".join(str(m + 1) for m in choice) if choice else "wait" for choice in choices],
+        at_a_time=max(1, (CHUNK << 4) >> machines),
     )
 
 
-def _aging(chance: float, conditions: int) -> Any:
-    condition = np.arange(conditions)
-    worse = np.minimum(condition + 1, conditions - 1)
-    return transitions_of([(1 - chance, condition), (chance, worse)], conditions, conditions)
-
-
-def _wear(wear: float | Sequence[float], machines: int) -> tuple[float, ...]:
+def _wear(wear: float | Sequence[float], machines: int) -> Array:
     if np.ndim(wear) == 0:
-        return (read_number("wear", wear, 0.0, 1.0),) * machines  # type: ignore[arg-type]
+        return np.full(machines, read_number("wear", wear, 0.0, 1.0))  # type: ignore[arg-type]
     chances = read_numbers("wear", wear, 0.0, 1.0)  # type: ignore[arg-type]
     if len(chances) != machines:
         raise ValueError(f"wear has {len(chances)} entries; give one number, or one for each of {machines} machines")
-    return chances
+    return np.array(chances)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import comb
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
-
-MOST_STATES = 2**31 - 1
-"""States are numbered with 32 bits, as models store them."""
 
 
 def transitions_of(outcomes: Iterable[tuple[npt.ArrayLike, npt.ArrayLike]], rows: int, num_states: int) -> Any:
@@ -42,72 +37,61 @@ def transitions_of(outcomes: Iterable[tuple[npt.ArrayLike, npt.ArrayLike]], rows
     starts = np.arange(0, chances.size + 1, len(pairs))
     matrix = sp.csr_array((chances.ravel(), targets.ravel(), starts), shape=(rows, num_states))
     matrix.eliminate_zeros()
+    # Else rows would be left as they are where all are sorted, and the order of sums would depend on the other rows.
+    matrix.has_sorted_indices = False
     matrix.sum_duplicates()
-    return settled(matrix)
-
-
-def settled(matrix: Any) -> Any:
-    """Mark a sparse matrix as not writeable, so that the model shares it and does not copy it."""
-    for part in (matrix.data, matrix.indices, matrix.indptr):
-        part.flags.writeable = False
     return matrix
 
 
-def counts_up_to(parts: int, total: int) -> Indices:
-    """Return all lists of ``parts`` counts whose sum is at most ``total``, one a row, in the order of a dictionary.
+class Counts:
+    """All lists of ``parts`` counts whose sum is at most ``total``, numbered in the order of a dictionary.
 
     Examples
     --------
-    >>> counts_up_to(2, 2).tolist()
+    >>> counts = Counts(2, 2)
+    >>> counts.lists(np.arange(6)).tolist()
     [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [2, 0]]
+    >>> counts.numbers(np.array([[1, 1], [0, 2]]))
+    array([4, 2])
     """
-    rows = np.zeros((1, 0), dtype=np.int64)
-    left = np.array([total])
-    for _ in range(parts):
-        source = np.repeat(np.arange(len(rows)), left + 1)
-        first = np.concatenate([[0], np.cumsum(left + 1)[:-1]])
-        count = np.arange(source.size) - first[source]
-        rows = np.column_stack([rows[source], count])
-        left = left[source] - count
-    return rows
 
+    def __init__(self, parts: int, total: int) -> None:
+        self._total = total
+        sizes = [np.ones(total + 1, dtype=np.int64)]
+        for _ in range(parts):
+            sizes.append(np.cumsum(sizes[-1]))
+        self._sizes = sizes[:0:-1]
+        """By how many counts are yet to come, all of them first: how many lists have each largest sum."""
 
-def rank_of(rows: Indices, total: int) -> Indices:
-    """Return the number of each list of counts in the order of :func:`counts_up_to`.
+    def lists(self, numbers: Indices) -> Indices:
+        """Return the lists with these numbers, one a row."""
+        found = np.empty((numbers.size, len(self._sizes)), dtype=np.int64)
+        left = np.full(numbers.size, self._total)
+        for part, sizes in enumerate(self._sizes):
+            # Those that begin with k at the least are the last of sizes[left - k] lists.
+            then = np.searchsorted(sizes, sizes[left] - numbers)
+            numbers = numbers - (sizes[left] - sizes[then])
+            found[:, part], left = left - then, then
+        return found
 
-    Examples
-    --------
-    >>> rank_of(counts_up_to(2, 2), 2).tolist()
-    [0, 1, 2, 3, 4, 5]
-    """
-    parts = rows.shape[1]
-    left = np.full(len(rows), total)
-    rank = np.zeros(len(rows), dtype=np.int64)
-    for part in range(parts):
-        # Lists of this many counts by the largest sum they may have: those that begin with less come before.
-        lists = np.array([comb(most + parts - part, parts - part) for most in range(total + 1)])
-        rank += lists[left] - lists[left - rows[:, part]]
-        left = left - rows[:, part]
-    return rank
+    def numbers(self, lists: Indices) -> Indices:
+        """Return the number of each list."""
+        left = np.full(len(lists), self._total)
+        found = np.zeros(len(lists), dtype=np.int64)
+        for part, sizes in enumerate(self._sizes):
+            then = left - lists[:, part]
+            found += sizes[left] - sizes[then]  # lists that begin with less come before
+            left = then
+        return found
 
+    def moved(self, lists: Indices, change: npt.ArrayLike) -> Indices:
+        """Return the number of each list after a change, and of the list itself where the change cannot be.
 
-def moved(rows: Indices, change: npt.ArrayLike, total: int) -> Indices:
-    """Return the number of each list after a change, and of the list itself where the change cannot be."""
-    after = rows + np.asarray(change)
-    possible = np.all(after >= 0, axis=1) & (after.sum(axis=1) <= total)
-    target = np.arange(len(rows))
-    target[possible] = rank_of(after[possible], total)
-    return target
-
-
-def check_size(arguments: str, num_states: int) -> None:
-    """Refuse a model whose states cannot be numbered."""
-    if num_states > MOST_STATES:
-        raise ValueError(f"{arguments} must be smaller: {num_states} states, of which {MOST_STATES} would fit")
-
-
-def one_state(num_states: int, state: int) -> Array:
-    """Return the initial distribution of a process that begins in one state."""
-    initial = np.zeros(num_states)
-    initial[state] = 1.0
-    return initial
+        Examples
+        --------
+        >>> Counts(2, 2).moved(np.array([[0, 1], [1, 1]]), (0, 1))
+        array([2, 4])
+        """
+        after = lists + np.asarray(change)
+        possible = np.all(after >= 0, axis=1) & (after.sum(axis=1) <= self._total)
+        return self.numbers(np.where(possible[:, None], after, lists))

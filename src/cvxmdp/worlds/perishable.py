@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import comb
+from typing import Any
 
 import numpy as np
 
-from cvxmdp.mdp import MDP
+from cvxmdp.mdp import MDP, Indices
+from cvxmdp.names import Formed
 from cvxmdp.worlds.arguments import read_count, read_demand, read_number
-from cvxmdp.worlds.outcomes import check_size, counts_up_to, one_state, rank_of, transitions_of
+from cvxmdp.worlds.make import Rows, check_size, make
+from cvxmdp.worlds.outcomes import Counts, transitions_of
 
 
 def perishable(
@@ -22,6 +25,7 @@ def perishable(
     fixed_cost: float = 1.0,
     unit_cost: float = 1.0,
     disposal_cost: float = 1.0,
+    comm: Any = None,
 ) -> MDP:
     """Return the inventory of a product that expires, such as blood or bread.
 
@@ -51,6 +55,8 @@ def perishable(
         Number of units in a lot. A tenth of the capacity when not given, but at least 1.
     fixed_cost, unit_cost, disposal_cost : float
         Cost of placing an order, of each unit in it, and of each unit that is thrown away.
+    comm : communicator of mpi4py or petsc4py, or True, optional
+        The ranks on which the model is to live, each of which makes its own states: see :func:`cvxmdp.scatter`.
 
     Returns
     -------
@@ -73,29 +79,31 @@ def perishable(
     lot = max(1, capacity // 10) if lot is None else read_count("lot", lot)
     fixed_cost, unit_cost = read_number("fixed_cost", fixed_cost), read_number("unit_cost", unit_cost)
     disposal_cost = read_number("disposal_cost", disposal_cost)
-
-    check_size("shelf_life and capacity", comb(capacity + shelf_life - 1, capacity))
-    stocks = counts_up_to(shelf_life - 1, capacity)
+    num_states = check_size("shelf_life and capacity", comb(capacity + shelf_life - 1, capacity))
+    stocks = Counts(shelf_life - 1, capacity)
     amounts = np.arange(0, capacity + 1, lot)
-    state, action = np.nonzero(stocks.sum(axis=1)[:, None] + amounts <= capacity)
-    units = np.column_stack([stocks[state], amounts[action]])
-    up_to_age = units.cumsum(axis=1)
-    waste, shortage = np.zeros(state.size), np.zeros(state.size)
-    outcomes = []
-    for d in np.flatnonzero(chances):
-        left = np.clip(up_to_age - d, 0, units)  # the oldest are in the first column and go first
-        waste += chances[d] * left[:, 0]
-        shortage += chances[d] * np.maximum(d - up_to_age[:, -1], 0)
-        target = rank_of(left[:, 1:], capacity).astype(np.int32)
-        outcomes.append((chances[d], target))
-    order = fixed_cost * (action > 0) + unit_cost * amounts[action]
-    return MDP.from_pairs(
-        state=state,
-        action=action,
-        transitions=transitions_of(outcomes, state.size, len(stocks)),
-        costs={"order": order, "waste": waste, "shortage": shortage, "cost": order + disposal_cost * waste},
+
+    def rows(states: Indices) -> Rows:
+        stock = stocks.lists(states)
+        own, action = np.nonzero(stock.sum(axis=1)[:, None] + amounts <= capacity)
+        units = np.column_stack([stock[own], amounts[action]])
+        up_to_age = units.cumsum(axis=1)
+        waste, shortage = np.zeros(own.size), np.zeros(own.size)
+        outcomes = []
+        for d in np.flatnonzero(chances):
+            left = np.clip(up_to_age - d, 0, units)  # the oldest are in the first column and go first
+            waste += chances[d] * left[:, 0]
+            shortage += chances[d] * np.maximum(d - up_to_age[:, -1], 0)
+            outcomes.append((chances[d], stocks.numbers(left[:, 1:])))
+        order = fixed_cost * (action > 0) + unit_cost * amounts[action]
+        costs = {"order": order, "waste": waste, "shortage": shortage, "cost": order + disposal_cost * waste}
+        return Rows(states[own], action, transitions_of(outcomes, own.size, num_states), costs)
+
+    return make(
+        rows,
+        Formed("stock " + "+".join(["{}"] * (shelf_life - 1)), num_states, lambda s: stocks.lists(s).T),
+        comm,
         discount=discount,
-        initial=one_state(len(stocks), 0),
-        states=["stock " + "+".join(map(str, stock)) for stock in stocks.tolist()],
+        start=0,
         actions=[f"order {count}" for count in amounts],
     )

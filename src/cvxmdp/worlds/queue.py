@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from cvxmdp.mdp import MDP
+from cvxmdp.mdp import MDP, Indices
+from cvxmdp.names import Formed
 from cvxmdp.worlds.arguments import read_count, read_ladder, read_number, read_powers
-from cvxmdp.worlds.outcomes import one_state, transitions_of
+from cvxmdp.worlds.make import Rows, check_size, every, make
+from cvxmdp.worlds.outcomes import transitions_of
 
 
 def queue(
@@ -19,6 +22,7 @@ def queue(
     arrival: float = 0.5,
     powers: Sequence[float] | None = None,
     start: int = 0,
+    comm: Any = None,
 ) -> MDP:
     """Return a queue with one server whose speed is chosen in every period.
 
@@ -44,6 +48,8 @@ def queue(
         Power that each speed draws. The cube of the speed when not given.
     start : int
         Number of customers at the beginning.
+    comm : communicator of mpi4py or petsc4py, or True, optional
+        The ranks on which the model is to live, each of which makes its own states: see :func:`cvxmdp.scatter`.
 
     Returns
     -------
@@ -67,30 +73,30 @@ def queue(
     start = read_count("start", start, 0)
     if start > capacity:
         raise ValueError(f"start is {start}; it must be at most the capacity, {capacity}")
+    num_states = check_size("capacity", capacity + 1)
 
-    length, action = (grid.ravel() for grid in np.indices((capacity + 1, len(speeds))))
-    finish = np.array(speeds)[action]
-    fewer = np.maximum(length - 1, 0)  # where nobody is served, finishing changes nothing
-    return MDP.from_pairs(
-        state=length,
-        action=action,
-        transitions=transitions_of(
-            [
-                (finish * (1 - arrival), fewer),
-                (finish * arrival, np.minimum(fewer + 1, capacity)),
-                ((1 - finish) * (1 - arrival), length),
-                ((1 - finish) * arrival, np.minimum(length + 1, capacity)),
-            ],
-            length.size,
-            capacity + 1,
-        ),
-        costs={
+    def rows(states: Indices) -> Rows:
+        length, action = every(states, len(speeds))
+        finish = np.array(speeds)[action]
+        fewer = np.maximum(length - 1, 0)  # where nobody is served, finishing changes nothing
+        outcomes = [
+            (finish * (1 - arrival), fewer),
+            (finish * arrival, np.minimum(fewer + 1, capacity)),
+            ((1 - finish) * (1 - arrival), length),
+            ((1 - finish) * arrival, np.minimum(length + 1, capacity)),
+        ]
+        costs = {
             "power": power[action],
             "delay": length.astype(np.float64),
             "loss": np.where(length == capacity, (1 - finish) * arrival, 0.0),
-        },
+        }
+        return Rows(length, action, transitions_of(outcomes, length.size, num_states), costs)
+
+    return make(
+        rows,
+        Formed("queue {}", num_states, lambda length: (length,)),
+        comm,
         discount=discount,
-        initial=one_state(capacity + 1, start),
-        states=[f"queue {customers}" for customers in range(capacity + 1)],
+        start=start,
         actions=[f"speed {speed:g}" for speed in speeds],
     )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 
-from cvxmdp.mdp import MDP
+from cvxmdp.mdp import MDP, Indices
+from cvxmdp.names import Formed
 from cvxmdp.worlds.arguments import read_count, read_ladder, read_number, read_powers
-from cvxmdp.worlds.outcomes import one_state, transitions_of
+from cvxmdp.worlds.make import Rows, check_size, every, make
+from cvxmdp.worlds.outcomes import transitions_of
 
 
 def tandem(
@@ -19,6 +22,7 @@ def tandem(
     discount: float = 0.99,
     arrival: float = 0.4,
     powers: Sequence[float] | None = None,
+    comm: Any = None,
 ) -> MDP:
     """Return two queues in a row: who is finished at the first goes to the second.
 
@@ -44,6 +48,8 @@ def tandem(
         Probability that a customer arrives in a period.
     powers : sequence of float, optional
         Power that each speed draws. The cube of the speed when not given.
+    comm : communicator of mpi4py or petsc4py, or True, optional
+        The ranks on which the model is to live, each of which makes its own states: see :func:`cvxmdp.scatter`.
 
     Returns
     -------
@@ -64,32 +70,35 @@ def tandem(
     speeds = read_ladder("speeds", speeds)
     arrival = read_number("arrival", arrival, 0.0, 1.0)
     power = read_powers("powers", powers, speeds)
+    num_states = check_size("size", size * size)
 
-    shape = (size, size, len(speeds), len(speeds))
-    first, second, first_speed, second_speed = (grid.ravel() for grid in np.indices(shape))
-    first_done = np.where(first > 0, np.array(speeds)[first_speed], 0.0)
-    second_done = np.where(second > 0, np.array(speeds)[second_speed], 0.0)
-    outcomes = []
-    loss = np.zeros(first.size)
-    for leaves, moves, arrives in product((0, 1), repeat=3):
-        chance = np.abs(1 - leaves - second_done) * np.abs(1 - moves - first_done) * abs(1 - arrives - arrival)
-        # An event that is impossible keeps a probability of 0 and a length of at least 0.
-        after_second = np.maximum(second - leaves, 0) + moves
-        after_first = np.maximum(first - moves, 0) + arrives
-        loss += chance * ((after_second == size).astype(np.float64) + (after_first == size))
-        target = np.minimum(after_first, size - 1) * size + np.minimum(after_second, size - 1)
-        outcomes.append((chance, target))
-    return MDP.from_pairs(
-        state=first * size + second,
-        action=first_speed * len(speeds) + second_speed,
-        transitions=transitions_of(outcomes, first.size, size * size),
-        costs={
+    def rows(states: Indices) -> Rows:
+        state, action = every(states, len(speeds) ** 2)
+        (first, second), (first_speed, second_speed) = np.divmod(state, size), np.divmod(action, len(speeds))
+        first_done = np.where(first > 0, np.array(speeds)[first_speed], 0.0)
+        second_done = np.where(second > 0, np.array(speeds)[second_speed], 0.0)
+        outcomes = []
+        loss = np.zeros(state.size)
+        for leaves, moves, arrives in product((0, 1), repeat=3):
+            chance = np.abs(1 - leaves - second_done) * np.abs(1 - moves - first_done) * abs(1 - arrives - arrival)
+            # An event that is impossible keeps a probability of 0 and a length of at least 0.
+            after_second = np.maximum(second - leaves, 0) + moves
+            after_first = np.maximum(first - moves, 0) + arrives
+            loss += chance * ((after_second == size).astype(np.float64) + (after_first == size))
+            target = np.minimum(after_first, size - 1) * size + np.minimum(after_second, size - 1)
+            outcomes.append((chance, target))
+        costs = {
             "delay": (first + second).astype(np.float64),
             "power": power[first_speed] + power[second_speed],
             "loss": loss,
-        },
+        }
+        return Rows(state, action, transitions_of(outcomes, state.size, num_states), costs)
+
+    return make(
+        rows,
+        Formed("queues {}+{}", num_states, lambda state: np.divmod(state, size)),
+        comm,
         discount=discount,
-        initial=one_state(size * size, 0),
-        states=[f"queues {one}+{other}" for one, other in product(range(size), repeat=2)],
+        start=0,
         actions=[f"speeds {one:g}+{other:g}" for one, other in product(speeds, repeat=2)],
     )

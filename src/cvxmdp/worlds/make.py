@@ -1,0 +1,121 @@
+"""From what a world says of some of its states to a model: the whole of it, or the part of each rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from cvxmdp.mdp import MDP
+from cvxmdp.ranks.model import even_blocks, from_rows
+from cvxmdp.ranks.world import ALONE, world_of
+from cvxmdp.reading import handed_over
+
+Array = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+CHUNK = 1 << 13
+"""States whose rows are made at a time: little is held besides what is made."""
+MOST_STATES = 2**31 - 1
+"""States are numbered with 32 bits, as models store them."""
+
+
+class Rows(NamedTuple):
+    """What some states offer: pairs sorted by state, then by action, where each leads and what it costs."""
+
+    state: Indices
+    action: Indices
+    transitions: Any
+    costs: dict[str, Array]
+
+
+def make(
+    rows: Callable[[Indices], Rows],
+    states: Sequence[str],
+    comm: Any,
+    *,
+    discount: float,
+    start: int | None = None,
+    actions: Sequence[str] | None = None,
+    labels: Mapping[str, Any] | None = None,
+    at_a_time: int = CHUNK,
+) -> MDP:
+    """Return the model of a world, of which each rank makes the rows of its own states.
+
+    Parameters
+    ----------
+    rows : function
+        Of the numbers of some consecutive states, perhaps of none.  A row depends on no other that is asked for.
+    states : sequence of str
+        Names of all states, made when asked for where there may be many.
+    comm : communicator of mpi4py or petsc4py, True or None
+        The ranks; None makes the whole in one place.
+    discount : float
+        Between 0 and 1, both excluded.
+    start : int, optional
+        The state in which the process begins; any, all as likely, when not given.
+    actions : sequence of str, optional
+        Names.
+    labels : mapping of str to states, optional
+        Names for sets of states of the whole world.
+    at_a_time : int
+        States of which rows are asked for at a time.
+
+    Examples
+    --------
+    >>> def rows(state):
+    ...     stays = sp.csr_array(np.eye(5)[state])
+    ...     return Rows(state, np.zeros_like(state), stays, {"time": np.ones(state.size)})
+    >>> make(rows, ("a", "b", "c", "d", "e"), None, discount=0.9, at_a_time=2)
+    MDP(5 states, 5 pairs, costs: time, discount 0.9)
+    """
+    num_states = len(states)
+    world: Any = ALONE if comm is None else world_of(comm)
+    begin, end = even_blocks(num_states, world)[world.rank : world.rank + 2].tolist()
+    part: Any = world.together(lambda: _in_chunks(rows, begin, end, at_a_time))._asdict()
+    first = None if start is None else (np.arange(begin, end) == start).astype(np.float64)
+    known: Any = {"discount": discount, "initial": first, "states": states, "actions": actions, "labels": labels}
+    return MDP.from_pairs(**part, **known) if comm is None else from_rows(world, num_states, **part, **known)
+
+
+def _in_chunks(rows: Callable[[Indices], Rows], begin: int, end: int, at_a_time: int) -> Rows:
+    """Return the rows of a block of states."""
+    chunks = [rows(np.arange(at, min(at + at_a_time, end))) for at in range(begin, max(end, begin + 1), at_a_time)]
+    if len(chunks) == 1:
+        (block,) = chunks
+    else:
+        state, action, transitions, costs = zip(*chunks, strict=True)
+        block = Rows(
+            np.concatenate(state), np.concatenate(action), sp.vstack(transitions, format="csr"),
+            {name: np.concatenate([cost[name] for cost in costs]) for name in costs[0]},
+        )  # fmt: skip
+    for array in (block.transitions, *block.costs.values()):
+        handed_over(array)
+    return block
+
+
+def every(states: Indices, actions: int) -> tuple[Indices, Indices]:
+    """Return the pairs of states that offer all actions.
+
+    Examples
+    --------
+    >>> every(np.array([3, 4]), 2)
+    (array([3, 3, 4, 4]), array([0, 1, 0, 1]))
+    """
+    return np.repeat(states, actions), np.tile(np.arange(actions), states.size)
+
+
+def check_size(arguments: str, num_states: int) -> int:
+    """Return how many states there are, if they can be numbered.
+
+    Examples
+    --------
+    >>> check_size("size", 9)
+    9
+    """
+    if num_states > MOST_STATES:
+        raise ValueError(f"{arguments} must be smaller: {num_states} states, of which {MOST_STATES} would fit")
+    return num_states
