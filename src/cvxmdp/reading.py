@@ -102,14 +102,20 @@ def read_matrix(what: str, matrix: Any) -> Any:
         except ValueError as error:
             raise ValueError(f"{what} is not a valid sparse matrix: {error}") from None
         result.sum_duplicates()
-        if max(result.nnz, *result.shape) <= np.iinfo(np.int32).max:  # half the memory of column numbers
-            result.indices = result.indices.astype(np.int32, copy=False)
-            result.indptr = result.indptr.astype(np.int32, copy=False)
+        narrow(result)
     else:
         result = floats(what, matrix)
     if len(result.shape) != 2 or 0 in result.shape:
         raise ValueError(f"{what} has shape {result.shape}; give one row for each pair and one column for each state")
     return result
+
+
+def narrow(rows: Any) -> Any:
+    """Give compressed rows numbers of 32 bits where these are enough: half the memory of their columns."""
+    if max(rows.nnz, *rows.shape) <= np.iinfo(np.int32).max:
+        rows.indices = rows.indices.astype(np.int32, copy=False)
+        rows.indptr = rows.indptr.astype(np.int32, copy=False)
+    return rows
 
 
 def read_table(transitions: Any) -> tuple[Any, Any, int, int]:

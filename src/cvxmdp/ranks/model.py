@@ -179,7 +179,8 @@ def _block(
     columns = rows.indices
     outside = (columns < begin) | (columns >= end)
     guests = np.unique(columns[outside]).astype(np.int64)
-    renumbered = columns.astype(np.int64 if rows.nnz > np.iinfo(np.int32).max else np.int32) - begin
+    renumbered = columns.astype(np.int64 if rows.nnz > np.iinfo(np.int32).max else np.int32)
+    renumbered -= begin
     renumbered[outside] = (end - begin) + np.searchsorted(guests, columns[outside])
     shape = (rows.shape[0], end - begin + guests.size)
     # Within a row the columns need not be sorted: loops over a rank's own rows do not ask for it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import scipy.sparse as sp
 from cvxmdp.mdp import MDP
 from cvxmdp.ranks.model import even_blocks, from_rows
 from cvxmdp.ranks.world import ALONE, world_of
-from cvxmdp.reading import handed_over
+from cvxmdp.reading import handed_over, narrow
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -84,17 +85,23 @@ def make(
 def _in_chunks(rows: Callable[[Indices], Rows], begin: int, end: int, at_a_time: int) -> Rows:
     """Return the rows of a block of states."""
     chunks = [rows(np.arange(at, min(at + at_a_time, end))) for at in range(begin, max(end, begin + 1), at_a_time)]
-    if len(chunks) == 1:
-        (block,) = chunks
-    else:
-        state, action, transitions, costs = zip(*chunks, strict=True)
-        block = Rows(
-            np.concatenate(state), np.concatenate(action), sp.vstack(transitions, format="csr"),
-            {name: np.concatenate([cost[name] for cost in costs]) for name in costs[0]},
-        )  # fmt: skip
-    for array in (block.transitions, *block.costs.values()):
-        handed_over(array)
-    return block
+    state, action, transitions = ([chunk[k] for chunk in chunks] for k in range(3))
+    costs = {name: [chunk.costs[name] for chunk in chunks] for name in chunks[0].costs}
+    del chunks  # the largest arrays there are: each kind of them is let go once it is joined
+    for some in filter(sp.issparse, transitions):
+        narrow(some)
+    return Rows(
+        _joined(state, np.concatenate), _joined(action, np.concatenate),
+        handed_over(_joined(transitions, partial(sp.vstack, format="csr"))),
+        {name: handed_over(_joined(parts, np.concatenate)) for name, parts in costs.items()},
+    )  # fmt: skip
+
+
+def _joined(parts: list[Any], join: Callable[[list[Any]], Any]) -> Any:
+    """Join parts and let them go."""
+    whole = join(parts) if len(parts) > 1 else parts[0]
+    parts.clear()
+    return whole
 
 
 def every(states: Indices, actions: int) -> tuple[Indices, Indices]:
