@@ -2,8 +2,8 @@
 
     python benchmarks/mapped.py FOLDER               # docs/scaling.md: a reservoir of 500 000 levels, 1.2e9 transitions
 
-The reservoir gains what flows in, one of many amounts, and loses what an action releases.  Two budgets limit how often it
-overflows and how often it is nearly empty.
+The reservoir gains what flows in, one of many amounts, and loses what an action releases.  Two budgets limit how often
+it overflows and how often it is nearly empty.
 """
 
 import argparse
