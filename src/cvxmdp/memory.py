@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ BLOCK = 31 * 2**20
 """Just below the most that glibc's limit adapts to."""
 MANY_PAIRS = 1_000_000
 """From here on arrays over pairs are so large that memory matters more."""
+VECTORS = 60
+"""Vectors over pairs that a solve under a budget holds at its peak, as measured: 10 to 100 on grids, queues and random
+models of 40 000 to four million pairs, most on the largest."""
 
 
 def keep_freed(num_pairs: int) -> None:
@@ -80,3 +84,22 @@ def in_words(size: float) -> str:
             return f"{size:.3g} {unit}"
         size /= 1000
     return f"{size:.3g} GB"
+
+
+def solve_memory(num_pairs: int) -> int:
+    """Bytes that the vectors of a solve under a budget take, about."""
+    return 8 * VECTORS * num_pairs
+
+
+def warn_if_short(num_pairs: int) -> None:
+    """Warn of a solve that may take more memory than is free: the system then ends the process without a word."""
+    if num_pairs < MANY_PAIRS:
+        return
+    needed, free = solve_memory(num_pairs), available_memory()
+    if needed > free:
+        warnings.warn(
+            f"a solve takes about {in_words(needed)} of memory beside the model, and {in_words(free)} are free: it may "
+            "be ended by the system. End what else takes memory, or solve on several ranks of MPI, one a machine",
+            RuntimeWarning,
+            stacklevel=3,
+        )
