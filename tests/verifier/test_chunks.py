@@ -1,4 +1,4 @@
-"""Archives that are read where they lie, and sums over some rows at a time: the same verdicts, and nothing less strict."""
+"""Archives that are read where they lie, and sums over some rows at a time: the same verdicts, none less strict."""
 
 import numpy as np
 import pytest
@@ -171,7 +171,7 @@ def test_what_is_forged_in_a_middle_chunk_is_refused(name, answered, mapped, chu
 
 def test_a_potential_forged_in_a_middle_chunk_proves_less(answered, mapped, chunks):
     model, solution = read(answered[0], "model"), answered[1]
-    with pytest.raises(Refused, match="bound"):
+    with pytest.raises(Refused, match="is said to cost less than"):
         verify(model, forged(solution, "bound:potential", middle(1.01)))
 
 
