@@ -23,6 +23,7 @@ from typing import IO, Any, Literal, NoReturn
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp.memory import take_room
 from cvxmdp.names import printable
 
 Path = str | os.PathLike[str]
@@ -446,6 +447,12 @@ def take_matrix(arrays: Mapping[str, Any], name: str, shape: tuple[int, int]) ->
         raise ValueError(f"the array '{name}_indptr' must rise from 0 to the {data.size} entries of '{name}_data'")
     if data.size and not 0 <= indices.min() <= indices.max() < shape[1]:
         raise ValueError(f"the array '{name}_indices' must hold numbers from 0 to {shape[1] - 1}")
+    if indices.dtype in (np.int32, np.int64) and data.size <= np.iinfo(indices.dtype).max:
+        indptr = indptr.astype(indices.dtype, copy=False)  # rather than SciPy the columns, to the wider one
+    elif indices.dtype != np.int64:
+        take_room(
+            8 * data.size, f"numbering the columns of {data.size} entries by 64 bits, as '{name}_indices' is not,"
+        )
     return sp.csr_array((data, indices, indptr), shape=shape)
 
 

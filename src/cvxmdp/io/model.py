@@ -81,7 +81,9 @@ def _model(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> MDP:
     state = take(arrays, "state", [None], "iu")
     initial = take(arrays, "initial", [None])
     action = take(arrays, "action", [state.size], "iu")
-    P = take_matrix(arrays, "P", (state.size, initial.size))
+    P = handed_over(
+        take_matrix(arrays, "P", (state.size, initial.size))
+    )  # also what numbers of fewer bits were made of
     names = read_texts(header, "costs")
     if len(set(names)) != len(names):
         raise ValueError("the header gives two costs the same name")
