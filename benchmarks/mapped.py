@@ -2,8 +2,8 @@
 
     python benchmarks/mapped.py FOLDER               # docs/scaling.md: a reservoir of 500 000 levels, 1.2e9 transitions
 
-The reservoir gains what flows in, one of many amounts, and loses what an action releases.  Two budgets limit how often it
-overflows and how often it is nearly empty.
+The reservoir gains what flows in, one of many amounts, and loses what an action releases.  Two budgets limit how often
+it overflows and how often it is nearly empty.
 """
 
 import argparse
@@ -18,10 +18,12 @@ from pathlib import Path
 import numpy as np
 from provenance import made_by
 
-from cvxmdp.io.files import VERSION
+from cvxmdp.io.files import VERSION, plain_member
 
 RESULTS = Path(__file__).parent / "results" / "mapped.json"
 ACTIONS, INFLOWS = 4, 600
+LEVELS = 500_000
+"""Only of so many are results kept."""
 CHUNK = 5_000
 """Levels that are written at a time."""
 
@@ -45,12 +47,12 @@ def written(path: Path, levels: int) -> None:
              "action": np.tile(np.arange(ACTIONS), levels), "initial": np.full(levels, 1 / levels),
              "P_shape": np.array([pairs, levels]), "P_indptr": np.arange(pairs + 1) * INFLOWS,
              **{f"cost:{i}": cost for i, cost in enumerate(costs.values())}}  # fmt: skip
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+    with zipfile.ZipFile(path, "w") as archive:
         for name, array in plain.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+            with plain_member(archive, name) as member:
                 np.lib.format.write_array(member, array, version=(1, 0))
         for name, kind in (("P_data", "<f8"), ("P_indices", "<i4")):
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+            with plain_member(archive, name) as member:
                 described = {"descr": kind, "fortran_order": False, "shape": (pairs * INFLOWS,)}
                 np.lib.format.write_array_header_1_0(member, described)
                 for at in range(0, levels, CHUNK):
@@ -85,7 +87,7 @@ def main() -> None:
     """Write the model unless it is there, and solve it in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--levels", type=int, default=500_000)
+    parser.add_argument("--levels", type=int, default=LEVELS)
     parser.add_argument("--limit", type=float, default=3600.0)
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -100,7 +102,8 @@ def main() -> None:
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
     row = json.loads(done.stdout.splitlines()[-1])
-    RESULTS.write_text(json.dumps({**row, **made_by()}, indent=1) + "\n")
+    if given.levels == LEVELS:
+        RESULTS.write_text(json.dumps({**row, **made_by()}, indent=1) + "\n")
     print(done.stdout)
 
 

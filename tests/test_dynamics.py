@@ -8,11 +8,12 @@ import pytest
 import scipy.sparse as sp
 
 import cvxmdp as cm
+from cvxmdp import memory
 from cvxmdp.dynamics import choose
 from cvxmdp.dynamics.choose import choose_dynamics
 from cvxmdp.dynamics.dense import DenseDynamics
 from cvxmdp.dynamics.linear import approximate
-from cvxmdp.dynamics.plan import Plan, available_memory, plan
+from cvxmdp.dynamics.plan import Plan, plan
 from cvxmdp.dynamics.sparse import SparseDynamics
 from oracles import as_mdp, flow_matrix, occupancy, random_model, random_policy, value
 
@@ -348,7 +349,7 @@ def test_asking_for_one_way_gives_that_way():
 
 
 def test_there_is_memory():
-    assert 10**6 < available_memory() < 10**15
+    assert 10**6 < memory.available_memory() < 10**15
 
 
 # ----------------------------------------------------------------------------------------------------- choice
@@ -380,13 +381,13 @@ def test_the_kind_of_matrix_follows_density_and_not_the_users_form(model, sparse
 
 
 def test_what_does_not_fit_is_never_made_dense(monkeypatch):
-    monkeypatch.setattr(choose, "available_memory", lambda: 10**6)
+    monkeypatch.setattr(memory, "available_memory", lambda: 10**6)
     assert type(choose_dynamics(as_mdp(FULL, sparse=True))) is SparseDynamics
     assert type(choose_dynamics(as_mdp(FULL, sparse=False))) is DenseDynamics  # it is held already
 
 
 def test_a_direct_evaluation_that_does_not_fit_is_a_memory_error(monkeypatch):
-    monkeypatch.setattr(choose, "available_memory", lambda: 10**6)
+    monkeypatch.setattr(memory, "available_memory", lambda: 10**6)
     with pytest.raises(MemoryError, match="300 states"):
         choose_dynamics(as_mdp(FULL), "direct")
     assert choose_dynamics(as_mdp(FULL), "auto").plan.normal == "iterative"

@@ -11,11 +11,13 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
+from cvxmdp import memory
 from cvxmdp.constraints import Budget
 from cvxmdp.constraints.combine import bind
 from cvxmdp.dynamics.tabular import Tabular
 from cvxmdp.engines.choose import choose_engines
 from cvxmdp.mdp import MDP, Array, Indices
+from cvxmdp.memory import MANY_PAIRS, arrays_of, fits, in_words, lies_in_file, solve_memory
 from cvxmdp.names import brief
 from cvxmdp.problem import Problem
 from cvxmdp.status import Status
@@ -34,9 +36,10 @@ SPAN = 1e8
 """Sizes of one cost that differ by more are rarely meant: half of the digits of a number lie between them."""
 RANGE_PAIRS = 50_000
 """Up to here what each cost can be is found unasked: two solves without limits, a second or two at this size."""
-VECTORS = 60
-"""Vectors over pairs that a solve under a budget holds at its peak, as measured: 10 to 100 on grids, queues and random
-models of 40 000 to four million pairs, most on the largest."""
+SEARCHED = 32
+"""Bytes for each transition while what is never reached, never left or there twice is looked for."""
+CHUNK = 2**22
+"""Probabilities that are looked at together."""
 
 
 @dataclass(frozen=True)
@@ -79,17 +82,18 @@ class Examination:
         probability.
     density : float
         Share of all possible transitions that have one.
-    bytes : int
-        Memory of the model's arrays.
+    bytes, lying : int
+        What the model's arrays take, and how much of that lies in a file, from where it is read as it is needed.
     discount : float
         Of the model; ``1 / (1 - discount)`` steps ahead are about what counts.
-    unreachable : tuple of str
-        States that no policy reaches from the start.
-    absorbing : tuple of str
+    unreachable : tuple of str or None
+        States that no policy reaches from the start.  This and the next three are None where looking for them would
+        take more than half of the free memory.
+    absorbing : tuple of str or None
         States that no action leaves.
-    closed : tuple of tuple of str
+    closed : tuple of tuple of str or None
         Sets of states that no action leaves and in which each state can be reached from each other.
-    equal : tuple of (str, str, str)
+    equal : tuple of (str, str, str) or None
         A state and two of its actions that do the same at the same costs; of several that do, each with the first.
     smallest : float
         The smallest positive probability.
@@ -101,9 +105,9 @@ class Examination:
         What ``problem.solve()`` takes first under one budget.
     why : str
         How its linear systems are solved, and why.
-    solve_bytes : int
-        Memory that such a solve takes, the model included; what was measured lies between a third of this and one
-        and a half times this.
+    solve_bytes, free : int
+        Memory that such a solve takes, including what of the model does not lie in a file; what was measured lies
+        between a third of this and one and a half times this.  And how much was free, beside the model.
     """
 
     states: int
@@ -112,17 +116,19 @@ class Examination:
     transitions: int
     density: float
     bytes: int
+    lying: int
     discount: float
-    unreachable: tuple[str, ...]
-    absorbing: tuple[str, ...]
-    closed: tuple[tuple[str, ...], ...]
-    equal: tuple[tuple[str, str, str], ...]
+    unreachable: tuple[str, ...] | None
+    absorbing: tuple[str, ...] | None
+    closed: tuple[tuple[str, ...], ...] | None
+    equal: tuple[tuple[str, str, str], ...] | None
     smallest: float
     tiny: int
     costs: Mapping[str, CostFacts]
     engine: str
     why: str
     solve_bytes: int
+    free: int
 
     def __str__(self) -> str:
         before, after = (_wrapped(said) for said in (self.sentences(), [*self.remarks(), self.solve_words()]))
@@ -139,7 +145,8 @@ class Examination:
         """Say how large the model is."""
         return (
             f"{_count(self.states, 'state')}, {_count(self.actions, 'action')}, {_count(self.pairs, 'pair')}, "
-            f"{_count(self.transitions, 'transition')} ({100 * self.density:.3g} % of all), {_size(self.bytes)}"
+            f"{_count(self.transitions, 'transition')} ({100 * self.density:.3g} % of all), {in_words(self.bytes)}"
+            + (f", of which {in_words(self.lying)} stay in the file" if self.lying else "")
         )
 
     def sentences(self) -> list[str]:
@@ -147,12 +154,7 @@ class Examination:
         return [
             self.sizes(),
             f"discount {self.discount:.12g}: it looks about {_steps(self.steps)} ahead",
-            _listing("never reached from the start", self.unreachable, "every state can be reached from the start"),
-            _listing("never left", self.absorbing, "every state can be left"),
-            self._classes(),
-            _listing(
-                "actions that do the same as another", self.equal, "no two actions of a state do the same", _twins
-            ),
+            *self._found(),
             f"smallest probability {self.smallest:.3g}"
             + (f"; {_count(self.tiny, 'is', 'are')} below {TINY:g} (meant?)" if self.tiny else ""),
         ]
@@ -170,16 +172,35 @@ class Examination:
 
     def solve_words(self) -> str:
         """Say what a solve under one budget takes."""
-        return f"one budget: solved by {self.engine}; {self.why}; about {_size(self.solve_bytes)} of memory"
+        said = f"one budget: solved by {self.engine}; {self.why}; about {in_words(self.solve_bytes)} of memory"
+        if self.lying:
+            said += " beside what stays in the file"
+        beside = self.solve_bytes - (self.bytes - self.lying)
+        told = self.lying or self.pairs >= MANY_PAIRS or beside > self.free
+        return f"{said}; {in_words(self.free)} are free beside the model" if told else said
 
     @property
     def steps(self) -> float:
         """How many steps ahead count, about; times an average per step, it is the discounted total of an episode."""
         return 1 / (1 - self.discount)
 
-    def _classes(self) -> str:
-        count = len(self.closed)
-        sizes = sorted((len(states) for states in self.closed), reverse=True)
+    def _found(self) -> list[str]:
+        """Say what is never reached, never left, or there twice."""
+        if self.unreachable is None or self.absorbing is None or self.closed is None or self.equal is None:
+            size = in_words(SEARCHED * self.transitions)
+            return [f"what is never reached, never left or there twice was not looked for: that takes {size} of memory"]
+        return [
+            _listing("never reached from the start", self.unreachable, "every state can be reached from the start"),
+            _listing("never left", self.absorbing, "every state can be left"),
+            self._classes(self.closed),
+            _listing(
+                "actions that do the same as another", self.equal, "no two actions of a state do the same", _twins
+            ),
+        ]
+
+    def _classes(self, closed: tuple[tuple[str, ...], ...]) -> str:
+        count = len(closed)
+        sizes = sorted((len(states) for states in closed), reverse=True)
         if sizes == [self.states]:
             return "every state can be reached from every other"
         classes = _count(count, "closed class", "closed classes")
@@ -202,34 +223,38 @@ class Examination:
 def examine(mdp: MDP, ranges: bool | None = None) -> Examination:
     """Look a model over; see :meth:`cvxmdp.MDP.examine`."""
     P = sp.csr_array(mdp.transitions)
-    if np.any(P.data == 0):
+    transitions, smallest, tiny = _probabilities(P.data)
+    searched = fits(SEARCHED * P.nnz)
+    if searched and transitions < P.nnz:
         P = P.copy()
         P.eliminate_zeros()
-    first = np.searchsorted(mdp.state, np.arange(mdp.num_states + 1))
-    graph = _graph(P, first)
+    graph = _graph(P, np.searchsorted(mdp.state, np.arange(mdp.num_states + 1))) if searched else None
     dynamics = mdp.dynamics()
     budget = Budget(next(iter(mdp.costs)), at_most=0.0)
     engines = choose_engines("auto", bind([budget], mdp), [], mdp)
     known = mdp.num_pairs <= RANGE_PAIRS if ranges is None else ranges
-    model = _model_bytes(mdp)
+    parts = [*arrays_of(mdp.transitions), mdp.state, mdp.action, mdp.initial, *mdp.costs.values()]
+    model, lying = (sum(int(part.nbytes) for part in some) for some in (parts, filter(lies_in_file, parts)))
     return Examination(
         states=mdp.num_states,
         actions=int(np.count_nonzero(np.bincount(mdp.action))),
         pairs=mdp.num_pairs,
-        transitions=P.nnz,
-        density=P.nnz / (mdp.num_pairs * mdp.num_states),
+        transitions=transitions,
+        density=transitions / (mdp.num_pairs * mdp.num_states),
         bytes=model,
+        lying=lying,
         discount=mdp.discount,
-        unreachable=_named(mdp, _unreachable(graph, mdp.initial)),
-        absorbing=_named(mdp, _absorbing(graph)),
-        closed=tuple(_named(mdp, states) for states in _closed(graph)),
-        equal=_equal(mdp, P),
-        smallest=float(P.data.min()),
-        tiny=int(np.count_nonzero(P.data < TINY)),
+        unreachable=None if graph is None else _named(mdp, _unreachable(graph, mdp.initial)),
+        absorbing=None if graph is None else _named(mdp, _absorbing(graph)),
+        closed=None if graph is None else tuple(_named(mdp, states) for states in _closed(graph)),
+        equal=None if graph is None else _equal(mdp, P),
+        smallest=smallest,
+        tiny=tiny,
         costs={name: _cost_facts(mdp, name, known) for name in mdp.costs},
         engine=engines[0].name,
         why=dynamics.plan.reason if isinstance(dynamics, Tabular) else "by its own linear solvers",
-        solve_bytes=_solve_bytes(mdp, P, model, dynamics),
+        solve_bytes=model - lying + _solve_bytes(mdp, P, dynamics),
+        free=memory.available_memory(),
     )
 
 
@@ -321,17 +346,22 @@ def _range(mdp: MDP, name: str) -> tuple[float, float] | None:
     return ends[0].value, ends[1].value
 
 
-def _model_bytes(mdp: MDP) -> int:
-    P = mdp.transitions
-    parts = [P.data, P.indices, P.indptr] if sp.issparse(P) else [P]
-    vectors = [mdp.state, mdp.action, mdp.initial, *mdp.costs.values()]
-    return sum(int(part.nbytes) for part in (*parts, *vectors))
+def _probabilities(data: Array) -> tuple[int, float, int]:
+    """Return how many are positive, the smallest of these, and how many of these are tiny."""
+    count, smallest, tiny = 0, 1.0, 0
+    for k in range(0, data.size, CHUNK):
+        some = data[k : k + CHUNK]
+        some = some[some > 0]
+        count, tiny = count + some.size, tiny + int(np.count_nonzero(some < TINY))
+        smallest = min(smallest, float(some.min(initial=1.0)))
+    return count, smallest, tiny
 
 
-def _solve_bytes(mdp: MDP, P: Any, model: int, dynamics: Any) -> int:
-    """Add the transpose, vectors over pairs, and dense factors over states where they are made."""
+def _solve_bytes(mdp: MDP, P: Any, dynamics: Any) -> int:
+    """Add to the vectors copies of P's rows, made where there is room, and dense factors over states."""
     dense = isinstance(dynamics, Tabular) and "dense" in (dynamics.plan.policy, dynamics.plan.normal)
-    return model + 12 * int(P.nnz) + 8 * VECTORS * mdp.num_pairs + (16 * mdp.num_states**2 if dense else 0)
+    copies = 0 if lies_in_file(P.data) else 12 * int(P.nnz)
+    return solve_memory(mdp.num_pairs) + copies + (16 * mdp.num_states**2 if dense else 0)
 
 
 def _count(number: int, one: str, many: str | None = None) -> str:
@@ -361,11 +391,3 @@ def _listing(what: str, found: Sequence[Any], none: str, words: Callable[[Any], 
         return none
     more = f" and {len(found) - MOST_NAMES:,} more" if len(found) > MOST_NAMES else ""
     return f"{what}: {', '.join(map(words, found[:MOST_NAMES]))}{more}"
-
-
-def _size(count: float) -> str:
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} GB"

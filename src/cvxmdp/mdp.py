@@ -712,7 +712,8 @@ class MDP:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file that :func:`cvxmdp.load` reads, in the format that its ending says.
 
-        ``.npz`` holds all of a model and is read fastest; no pickle is involved.  The others of
+        ``.npz`` holds all of a model and is read fastest; no pickle is involved.  Beyond 2 GB it is not compressed, so
+        that it can be read where it lies.  The others of
         :data:`cvxmdp.io.formats.FORMATS` do not hold the discount.
 
         Examples

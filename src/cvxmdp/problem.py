@@ -16,7 +16,7 @@ from cvxmdp.constraints.combine import bind
 from cvxmdp.engines.base import Engine
 from cvxmdp.engines.choose import choose_engines
 from cvxmdp.mdp import MDP, Array
-from cvxmdp.memory import keep_freed
+from cvxmdp.memory import keep_freed, warn_if_short
 from cvxmdp.names import printable
 from cvxmdp.objectives.base import read_objective
 from cvxmdp.objectives.nearness import SquaredDistance
@@ -153,6 +153,8 @@ class Problem:
 
             shown = live_progress(asked)
         keep_freed(self.mdp.num_pairs)
+        if self.mdp.world is None:
+            warn_if_short(self.mdp.num_pairs)
         together = interrupts.together(self.mdp.world)
         with together, interrupts.flagged(), shown as report, few_threads(self.mdp.num_states):
             engines = choose_engines(method, self.constraints, self.terms, self.mdp)

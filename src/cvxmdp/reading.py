@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from cvxmdp.memory import arrays_of, take_room
 from cvxmdp.names import no_such
 from cvxmdp.ranks.scattered import Scattered, as_array, part_of
 
@@ -28,15 +29,14 @@ LARGEST = 1e150
 
 def frozen(array: Any) -> Any:
     """Mark an array, or the arrays of a sparse matrix, as not writeable."""
-    parts = [array.data, array.indices, array.indptr] if sp.issparse(array) else [array]
-    for part in parts:
+    for part in arrays_of(array):
         part.flags.writeable = False
     return array
 
 
 def handed_over(array: Any) -> Any:
     """Mark an array, dense or sparse, and all it is a view of, as not writeable, so that a model shares it."""
-    for part in [array.data, array.indices, array.indptr] if sp.issparse(array) else [array]:
+    for part in arrays_of(array):
         while isinstance(part, np.ndarray):
             part.flags.writeable = False
             part = part.base
@@ -95,7 +95,10 @@ def read_matrix(what: str, matrix: Any) -> Any:
     """Return an L x S ndarray or CSR array of float64 that nobody else can change."""
     if sp.issparse(matrix):
         check_real(what, matrix)
-        kept = matrix.format == "csr" and all(map(_fixed, (matrix.data, matrix.indices, matrix.indptr)))
+        kept = matrix.format == "csr" and all(map(_fixed, arrays_of(matrix)))
+        if kept and not matrix.has_canonical_format:
+            size = sum(part.nbytes for part in arrays_of(matrix))
+            take_room(size, f"a copy of {what}, whose columns are not sorted or there twice,")
         result = sp.csr_array(matrix, dtype=np.float64, copy=not (kept and matrix.has_canonical_format))
         try:
             result.check_format(full_check=True)
@@ -227,7 +230,7 @@ def check_cost(what: str, cost: Array, pair: Any) -> None:
 def checked_probabilities(transitions: Any, states: Sequence[str], pair: Any) -> Any:
     """Return the transitions with rows that sum to one, but for rounding."""
     entries = transitions.data if sp.issparse(transitions) else transitions
-    if not np.all(np.isfinite(entries)) or (entries.size and entries.min() < 0):
+    if entries.size and not (entries.min() >= 0 and entries.max() < np.inf):  # nor may one be no number
         table = sp.coo_array(transitions)
         k = int(np.flatnonzero(~(table.data >= 0) | ~np.isfinite(table.data))[0])
         i, t = (int(axis[k]) for axis in table.coords)
@@ -247,6 +250,7 @@ def checked_probabilities(transitions: Any, states: Sequence[str], pair: Any) ->
     sums[np.abs(sums - 1) <= SUM_ACCURACY * entries_a_row] = 1.0
     if np.all(sums == 1.0):
         return transitions
+    take_room(entries.nbytes, "dividing the transitions by the sums of their rows, which are not exactly 1,")
     if sparse:
         exact = transitions.data / np.repeat(sums, entries_a_row)
         return sp.csr_array((exact, transitions.indices, transitions.indptr), shape=transitions.shape)

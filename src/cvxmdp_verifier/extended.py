@@ -253,10 +253,19 @@ class Matrix:
             for i in range(0, rows.size, max(1, CHUNK // max(self.shape[1], 1))):
                 hit |= (self._dense[rows[i : i + max(1, CHUNK // max(self.shape[1], 1))]] != 0).any(axis=0)
             return np.flatnonzero(hit)
-        lengths = self._indptr[rows + 1] - self._indptr[rows]
-        ends = np.cumsum(lengths)
-        places = np.arange(ends[-1] if ends.size else 0) + np.repeat(self._indptr[rows] - (ends - lengths), lengths)
-        return np.unique(self._indices[places][self._data[places] != 0])
+        hit = np.zeros(self.shape[1], dtype=bool)
+        ends = np.cumsum(self._indptr[rows + 1] - self._indptr[rows])
+        start = 0
+        while start < rows.size:
+            before = ends[start - 1] if start else 0
+            stop = max(start + 1, int(np.searchsorted(ends, before + CHUNK, side="right")))
+            begins, lengths = self._indptr[rows[start:stop]], np.diff(ends[start:stop], prepend=before)
+            places = np.arange(ends[stop - 1] - before) + np.repeat(
+                begins - (ends[start:stop] - lengths - before), lengths
+            )
+            hit[self._indices[places[self._data[places] != 0]]] = True
+            start = stop
+        return np.flatnonzero(hit)
 
     def times(self, x: Real, error: Real | None = None) -> Close:
         """Return ``A x`` for an x known up to an error."""

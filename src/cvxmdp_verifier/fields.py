@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cvxmdp_verifier.errors import Refused, shown
-from cvxmdp_verifier.extended import Matrix
+from cvxmdp_verifier.extended import CHUNK, Matrix
 
 
 def has_keys(entry: Any, keys: Sequence[str], what: str, optional: Sequence[str] = ()) -> None:
@@ -106,11 +106,13 @@ class Arrays:
         array = self._shaped(name, shape)
         if array.dtype != np.float64:
             raise Refused(f"the array {shown(name)!r} of the {self._what} holds {array.dtype} in place of float64")
-        wrong = (np.isnan(array) & (not nan)) | (np.isinf(array) & (not infinite))
-        if wrong.any():
-            raise Refused(f"the array {shown(name)!r} of the {self._what} has an entry that is not finite")
-        if np.any(array < least):
-            raise Refused(f"the array {shown(name)!r} of the {self._what} has an entry below {least:g}")
+        flat = array.ravel()
+        for k in range(0, array.size, CHUNK):
+            some = flat[k : k + CHUNK]
+            if np.any((np.isnan(some) & (not nan)) | (np.isinf(some) & (not infinite))):
+                raise Refused(f"the array {shown(name)!r} of the {self._what} has an entry that is not finite")
+            if np.any(some < least):
+                raise Refused(f"the array {shown(name)!r} of the {self._what} has an entry below {least:g}")
         return array
 
     def ints(self, name: str, shape: tuple[int, ...] | None, below: int) -> Any:

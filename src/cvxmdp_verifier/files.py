@@ -9,7 +9,7 @@ import os
 import struct
 import zipfile
 from os import PathLike
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
@@ -23,12 +23,16 @@ LONGEST = 10_000
 """Characters of the description of an array."""
 LARGE = 2**28
 """Bytes from which an array that is not compressed is read where it lies in the file, as it is needed."""
+PIECE = 2**23
+"""Bytes that are read at a time."""
 LOCAL, LENGTHS = 30, 26
 """Bytes that ZIP puts before a member, its name and its extra field, and where in them their lengths are."""
 
 
 def read(path: str | PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read a saved model or solution, as :func:`cvxmdp_verifier.verify` takes it.
+
+    Large arrays that are not compressed stay in the file, which must not be written to before all is verified.
 
     Parameters
     ----------
@@ -116,24 +120,26 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
         size = math.prod(shape) * dtype.itemsize
         if size != member.file_size - stream.tell():
             raise Refused(f"{what!r} is not as long as its shape says")
-        if size >= LARGE and member.compress_type == zipfile.ZIP_STORED:
-            array: Any = np.memmap(
-                str(archive.filename), dtype, "r", _place(archive, member) + stream.tell(), (size // dtype.itemsize,)
-            )
-        else:
-            data = stream.read(size)
-            if len(data) != size or stream.read(1):
-                raise Refused(f"{what!r} is not as long as its shape says")
-            array = np.frombuffer(data, dtype=dtype)
+        large = size >= LARGE and member.compress_type == zipfile.ZIP_STORED
+        begin, data, read = stream.tell(), bytearray(), 0
+        while some := stream.read(min(size - read + 1, PIECE)):  # to its end, where the checksum is compared
+            read += len(some)
+            if not large:
+                data += some
+        if read != size:
+            raise Refused(f"{what!r} is not as long as its shape says")
+    array: Any = np.frombuffer(data, dtype=dtype)
+    if large:  # of the file that is open, whatever takes its name
+        array = np.memmap(cast("Any", archive.fp), dtype, "r", _place(archive, member) + begin, (math.prod(shape),))
     array = array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
     return np.ascontiguousarray(array.astype(dtype.newbyteorder("="), copy=False)).reshape(shape)
 
 
 def _place(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
     """Return where in the file a member that is not compressed begins."""
-    with open(str(archive.filename), "rb") as file:
-        file.seek(member.header_offset + LENGTHS)
-        name, extra = struct.unpack("<2H", file.read(LOCAL - LENGTHS))
+    file = cast("Any", archive.fp)
+    file.seek(member.header_offset + LENGTHS)
+    name, extra = struct.unpack("<2H", file.read(LOCAL - LENGTHS))
     return int(member.header_offset + LOCAL + name + extra)
 
 

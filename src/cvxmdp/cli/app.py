@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, NoReturn
+import warnings
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -53,7 +54,8 @@ def _root(
 
 
 def main() -> NoReturn:
-    """Run the command line: bad input is one sentence on standard error and exit code 2."""
+    """Run the command line: bad input is one sentence on standard error and exit code 2, a warning is one sentence."""
+    warnings.showwarning = _warned
     if ranks.launched() > 1:
         ranks.run(_run, BAD_INPUT)
     code, wrong = _run()
@@ -87,6 +89,10 @@ def _run() -> tuple[int, str | None]:
     if code == INTERRUPTED:  # newer versions of typer take Ctrl-C for an exit
         return _failed("interrupted", INTERRUPTED)
     return (code if isinstance(code, int) else DONE), None
+
+
+def _warned(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(printable(f"{NAME}: warning: {message}"), file=sys.stderr)
 
 
 def _failed(said: str, code: int) -> tuple[int, str]:

@@ -10,7 +10,9 @@ import numpy as np
 import typer
 
 from cvxmdp.cli.arguments import Discount, Initial, Model, busy, is_problem, read_stated
+from cvxmdp.io.files import copy_plain
 from cvxmdp.io.formats import FORMATS, format_of
+from cvxmdp.io.model import KIND
 from cvxmdp.mdp import MDP
 from cvxmdp.names import Numbers, printable
 
@@ -31,15 +33,25 @@ def convert(
     discount: Discount = None,
     initial: Initial = None,
 ) -> None:
-    """Write a model in another format, or a world as a file."""
+    """Write a model in another format, or a world as a file.
+
+    An .npz of an .npz is a copy that is not compressed, whatever its size: such a model can be solved where it lies.
+    """
     form = format_of(out)
     if out.is_dir() or not out.parent.is_dir():
         raise ValueError(f"{str(out)!r} is a folder" if out.is_dir() else f"there is no folder {str(out.parent)!r}")
-    source = FORMATS.get(Path(model).suffix.lower())
+    ending = Path(model).suffix.lower()
+    copied = ending == out.suffix.lower() == ".npz" and discount is None and initial is None
+    if copied:
+        with busy(f"writing {out}"):
+            copy_plain(model, out, KIND)
+        model = str(out)
+    source = FORMATS.get(ending)
     needless = not is_problem(model) and source is not None and not source.complete and not form.complete
     mdp = read_stated(model, ANY_DISCOUNT if discount is None and needless else discount, initial).mdp
-    with busy(f"writing {out}"):
-        mdp.save(out)
+    if not copied:
+        with busy(f"writing {out}"):
+            mdp.save(out)
     count = f"{mdp.num_states} states, {mdp.num_pairs} pairs, costs: {', '.join(mdp.costs)}"
     typer.echo(printable(f"{out}: {count}"))
     for line in _left(mdp, out, needless):

@@ -7,15 +7,19 @@ from functools import partial
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp import memory
 from cvxmdp.dynamics.base import Dynamics
 from cvxmdp.dynamics.dense import DenseDynamics
-from cvxmdp.dynamics.plan import available_memory, plan, spreads
+from cvxmdp.dynamics.plan import plan, spreads
 from cvxmdp.dynamics.sparse import SparseDynamics
 from cvxmdp.dynamics.tabular import Tabular
 from cvxmdp.mdp import MDP
 
 BACKENDS: list[type[Tabular]] = [DenseDynamics, SparseDynamics]
 """The first that holds P serves the model."""
+
+SEARCHED = 24
+"""Bytes of a graph for each transition while it is searched."""
 
 
 def choose_dynamics(mdp: MDP, evaluation: str = "auto") -> Dynamics:
@@ -37,10 +41,12 @@ def choose_dynamics(mdp: MDP, evaluation: str = "auto") -> Dynamics:
         return PetscDynamics(mdp, evaluation)
     P = mdp.transitions
     nonzeros = P.nnz if sp.issparse(P) else int(np.count_nonzero(P))
-    memory = available_memory()
+    free = memory.available_memory()
     first = np.searchsorted(mdp.state, np.arange(mdp.num_states + 1))
-    spread = partial(spreads, P, first, int(np.argmax(mdp.initial)))
-    steps = plan(mdp.num_states, mdp.num_pairs, nonzeros, evaluation, memory, spread)
-    tried = ((backend, backend.held(P, nonzeros, memory)) for backend in BACKENDS)
+    # Whether it does is found in a graph that takes more memory than P: where that is not there, factors would not fit.
+    looked = memory.fits(SEARCHED * nonzeros)
+    spread = partial(spreads, P, first, int(np.argmax(mdp.initial))) if looked else lambda: True
+    steps = plan(mdp.num_states, mdp.num_pairs, nonzeros, evaluation, free, spread)
+    tried = ((backend, backend.held(P, nonzeros, free)) for backend in BACKENDS)
     backend, held = next((backend, held) for backend, held in tried if held is not None)
     return backend(mdp, held, steps)

@@ -3,8 +3,8 @@
 In many large models, such as mazes, roads and queues, a good policy leads from states of high value to states of low
 value.  Sweeps in that order carry what is known of one end through the whole model at once, where plain sweeps need one
 sweep a step of the way.  What slips back against the order is caught by the next sweep.  Often the numbers of the
-states, up or down, are such an order already; else a copy of the model is made in which they are.  Where sweeps do not
-converge fast, the caller's factors and Krylov methods take over.
+states, up or down, are such an order already; else a copy of the model is made in which they are, where it fits.  Where
+sweeps do not converge fast, the caller's factors and Krylov methods take over.
 
 Where states live on several ranks, each sweeps over its own in such an order; what flows to another rank is passed on
 after each sweep.
@@ -22,6 +22,7 @@ from cvxmdp import interrupts, threads
 from cvxmdp.dynamics import in_order
 from cvxmdp.dynamics.in_order import NumberedModel, Rest
 from cvxmdp.mdp import Array, Indices
+from cvxmdp.memory import fits
 from cvxmdp.ranks.halo import NO_HALO, Halo, NoHalo
 
 MOST_SWEEPS, MOST_PUSHES = 300, 2000
@@ -72,7 +73,7 @@ class Ordered:
         """Whether values increase with the states' numbers."""
         self.known = False
         self.hopeless = False
-        """Whether a good policy leads up as often as down: no order helps, and the model mixes by itself."""
+        """Whether no order helps, as a good policy leads up as often as down, or one needs a copy that does not fit."""
         self.failures = 0
         """How often sweeps did not converge."""
 
@@ -196,6 +197,8 @@ class Ordered:
             self.hopeless = final
         elif max(lower, higher) >= by_value - AS_GOOD:
             self.known, self._upward = True, bool(lower >= higher)
+        elif not world.every(fits(self._P.data.nbytes + 2 * self._P.indices.nbytes)):
+            self.hopeless = final
         else:
             self.known, self._upward = final, True
             order = np.argsort(V, kind="stable")

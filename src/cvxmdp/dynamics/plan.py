@@ -43,18 +43,6 @@ class Plan:
     """Whether sweeps in the order of the value are tried first, see :mod:`cvxmdp.dynamics.ordered`."""
 
 
-def available_memory() -> int:
-    """Bytes that can be taken now without swapping; a cautious 4 GB where the system does not say."""
-    try:
-        with open("/proc/meminfo") as info:
-            for line in info:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 4 * 2**30
-
-
 def spreads(P: Any, first: Indices, start: int) -> bool:
     """Whether few steps lead from a state to a large share of all others, so that sparse factors would fill up.
 

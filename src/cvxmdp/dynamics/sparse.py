@@ -15,9 +15,11 @@ from cvxmdp.dynamics.ordered import PARALLEL_STATES, Ordered
 from cvxmdp.dynamics.plan import Plan
 from cvxmdp.dynamics.tabular import Tabular
 from cvxmdp.mdp import MDP, Array, Indices
+from cvxmdp.memory import fits
 
 MOST_TAKEN = 0.7
-"""Share of the pairs from which on a policy is evaluated with P itself: a copy of the rows it takes is no smaller."""
+"""Share of the pairs from which on a policy is evaluated with P itself: a copy of the rows it takes is no smaller.  Nor
+is one made that would fill half of the free memory."""
 MOST_FAILURES = 5
 """How often ordered sweeps may fail to converge before they are given up in a solve."""
 
@@ -83,7 +85,8 @@ class SparseDynamics(Tabular):
         return kernels.advantages(*self._csr, self.owner, self.gamma, costs, V)
 
     def _products(self, pi: Array) -> tuple[Operator, Operator]:
-        if np.count_nonzero(pi) > MOST_TAKEN * self.num_pairs:
+        share = np.count_nonzero(pi) / self.num_pairs
+        if share > MOST_TAKEN or not fits(int(share * (self.P.data.nbytes + self.P.indices.nbytes))):
             return self._through_all(pi)
         P_pi = kernels.taken(*self._csr, self.first, pi)
 

@@ -13,7 +13,7 @@ Rows of P, rho and the probabilities of a state are proportions: each counts div
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +26,7 @@ from cvxmdp import interrupts
 from cvxmdp.blocks import Spread
 from cvxmdp.dynamics.base import Dynamics, indicator
 from cvxmdp.mdp import MDP, Array, Indices
+from cvxmdp.memory import fits
 from cvxmdp.ranks.scattered import as_parts_of, part_of, rows_of
 
 EPS = float(np.finfo(np.float64).eps)
@@ -35,6 +36,8 @@ FINE_EPS = float(np.finfo(FINE).eps)
 """Of extended precision; on machines that have none it is EPS, and everything holds with coarser errors."""
 CHUNK = 2**20
 """Transitions that are copied in another precision at a time."""
+HELD = 32
+"""Bytes that a transition of a policy takes in extended precision, with where it leads and where it comes from."""
 MOST_REFINEMENTS = 6
 """Of V in extended precision: each makes the residual smaller by about the solver's accuracy."""
 MOST_CORRECTIONS = 8
@@ -100,14 +103,14 @@ class Exact:
     @cached_property
     def most_ways(self) -> int:
         """Most entries of a column of P: pairs that lead to one state."""
-        return self._ways(self.rows)
+        indices, step = self.rows.indices, max(CHUNK, self.rows.shape[1])
+        return self._ways(indices[k : k + step] for k in range(0, indices.size, step))
 
-    def _ways(self, rows: Any) -> int:
-        """Return the most entries of a column of some rows."""
+    def _ways(self, columns: Iterable[Indices]) -> int:
+        """Return how often one of these comes at most."""
         ways = np.zeros(self.rows.shape[1], dtype=np.int64)
-        step = max(CHUNK, ways.size)
-        for k in range(0, rows.nnz, step):  # counting makes long integers of them
-            ways += np.bincount(rows.indices[k : k + step], minlength=ways.size)
+        for some in columns:  # counting makes long integers of them
+            ways += np.bincount(some, minlength=ways.size)
         return int(self.halo.world.largest(np.max(self.halo.home(ways), initial=0)))
 
     def rounding(self, V: Array, c: Array, size: float) -> float:
@@ -231,8 +234,10 @@ class Exact:
             return EPS * (longest + 10) * SAFETY / (1 - mdp.discount) <= NEGLIGIBLE * 0.1 * tolerance
 
         longest = self.most_ways if sparse else taken.size
+        if sparse:
+            ends = np.append(0, np.cumsum(np.diff(P.indptr)[taken], dtype=np.int64))
         if not coarse(longest) and sparse:
-            longest = self._ways(P[taken])
+            longest = self._ways(P[taken[run]].indices for run in _runs(ends))
         if coarse(longest):
             inflow = (1 - mdp.discount) * mdp.initial
 
@@ -249,16 +254,19 @@ class Exact:
         np.add.at(totals, state, chances)
         shares = chances / totals[state]
         if sparse:
-            rows = sp.csr_array(P[taken])
-            sums = np.add.reduceat(rows.data.astype(FINE), rows.indptr[:-1])
-            back = sp.csr_array(rows.T)
-            data = back.data.astype(FINE) * (shares / sums)[back.indices]
-            starts, some = back.indptr[:-1], np.diff(back.indptr) > 0
-            origin = state[back.indices]
+
+            def entries(run: slice) -> tuple[Indices, Any, Indices]:
+                rows, lengths = P[taken[run]], np.diff(ends[run.start : run.stop + 1])
+                p = rows.data.astype(FINE)
+                p *= np.repeat(shares[run] / np.add.reduceat(p, rows.indptr[:-1]), lengths)
+                return rows.indices, p, np.repeat(state[run], lengths)
+
+            held = list(map(entries, _runs(ends))) if fits(int(ends[-1]) * HELD) else None
 
             def inflows(x: Any) -> Any:
                 out = np.zeros(P.shape[1], dtype=FINE)
-                out[some] = np.add.reduceat(data * part_of(x)[origin], starts[some])
+                for columns, p, origin in map(entries, _runs(ends)) if held is None else held:
+                    np.add.at(out, columns, p * part_of(x)[origin])
                 return as_parts_of(x, self.halo.home(out))
         else:
 

@@ -13,15 +13,17 @@ import secrets
 import shutil
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import IO, Any, NoReturn
+from typing import IO, Any, Literal, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
 
+from cvxmdp.memory import take_room
 from cvxmdp.names import printable
 
 Path = str | os.PathLike[str]
@@ -39,6 +41,14 @@ MOST_PACKED = 2**31
 read where it lies."""
 LOCAL_HEADER, LOCAL_LENGTHS = 30, 26
 """Bytes that ZIP puts before a member, its name and its extra field, and where in them their lengths are."""
+LONG_LENGTHS = 20
+"""Bytes that it puts behind the extra field for the lengths of members that may be long."""
+ALIGNED = 64
+"""Arrays that are not compressed begin at multiples of this: compiled loops read no others where they lie."""
+PADDING = struct.Struct("<HH")
+"""What opens a piece of an extra field, its kind and its length."""
+NO_KIND = 0xD935
+"""The kind of piece with which Android pads archives."""
 CHUNK = 2**23
 """Bytes that are unpacked at a time where only a part of an array is wanted."""
 
@@ -99,28 +109,63 @@ def write_archive(path: Path, header: Mapping[str, Any], arrays: Mapping[str, An
     """
     text = json.dumps({"version": VERSION, **header}, allow_nan=False)
     members = {"header": np.frombuffer(text.encode(), dtype=np.uint8)}
-    members |= {name: np.asarray(array) for name, array in arrays.items()}
+    members |= {name: np.asarray(array, order="C") for name, array in arrays.items()}
     total = sum(array.nbytes + ARRAY_HEADER for array in members.values())
     with write_atomically(path) as file:
         if total > MOST_PACKED:
-            np.savez(file, allow_pickle=False, **members)
+            _write_plain(file, members.items())
             return
         np.savez_compressed(file, allow_pickle=False, **members)
         if not _fits(total, len(text) + ARRAY_HEADER, file.tell()):
             # Almost nothing but zeros: a reader would take it for an archive made to fill its memory.
             file.seek(0)
             file.truncate()
-            np.savez(file, allow_pickle=False, **members)
+            _write_plain(file, members.items())
 
 
 def write_members(path: Path, header: Mapping[str, Any], members: Iterable[tuple[str, Any]]) -> None:
     """Write an archive like :func:`write_archive`, one array after the other as they come, without compressing them."""
     text = json.dumps({"version": VERSION, **header}, allow_nan=False)
     first = ("header", np.frombuffer(text.encode(), dtype=np.uint8))
-    with write_atomically(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in chain([first], members):
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
+    with write_atomically(path) as file:
+        _write_plain(file, chain([first], members))
+
+
+def _write_plain(file: IO[bytes], members: Iterable[tuple[str, Any]]) -> None:
+    """Write an archive that is not compressed."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in members:
+            with plain_member(archive, name) as member:
+                np.lib.format.write_array(member, np.asarray(array, order="C"), version=(1, 0), allow_pickle=False)
+
+
+def plain_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+    """Open the next array of an archive for writing, not compressed and so that its numbers are aligned."""
+    assert archive.fp is not None
+    info = zipfile.ZipInfo(f"{name}.npy")
+    begin = archive.fp.tell() + LOCAL_HEADER + len(info.filename.encode()) + PADDING.size + LONG_LENGTHS
+    padding = -begin % ALIGNED
+    info.extra = PADDING.pack(NO_KIND, padding) + bytes(padding)
+    return archive.open(info, "w", force_zip64=True)
+
+
+def copy_plain(path: Path, out: Path, kind: str) -> None:
+    """Write a copy of an archive that is not compressed, some bytes at a time, so that it can be read where it lies."""
+    open_archive(path, kind)  # which says what is wrong with it
+    with zipfile.ZipFile(file_name(path)) as source:
+        names = [info.filename.removesuffix(".npy") for info in source.infolist()]
+    with write_atomically(out) as file, zipfile.ZipFile(file, "w") as archive:
+        for name in names:
+            with plain_member(archive, name) as member:
+                for data in _unpacked(path, kind, name):
+                    member.write(data)
+
+
+def _unpacked(path: Path, kind: str, name: str) -> Iterator[bytes]:
+    """Yield what a member holds, some bytes at a time."""
+    with _understood(path, kind), zipfile.ZipFile(file_name(path)) as archive, archive.open(f"{name}.npy") as member:
+        while data := member.read(CHUNK):
+            yield data
 
 
 def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -166,6 +211,10 @@ class Member:
     """Where its numbers begin in the file, if they are not compressed."""
     skipped: int
     """Bytes before its numbers once it is unpacked."""
+    by_columns: bool
+    """Whether a table is held column by column."""
+    checksum: int
+    """Of the whole member."""
 
     @property
     def ndim(self) -> int:
@@ -177,9 +226,25 @@ class Member:
         """How many bytes it takes."""
         return int(math.prod(self.shape)) * int(self.dtype.itemsize)
 
+    @property
+    def can_lie(self) -> bool:
+        """Whether it can be used where it lies: it is not compressed and begins where numbers of its kind may."""
+        return self.stored is not None and self.stored % int(self.dtype.itemsize) == 0 and bool(self.dtype.isnative)
+
     def lying(self) -> Any:
-        """Return all of it: as it lies in the file where that can be, else a copy."""
-        return self.part() if self.stored is None else self.mapped()
+        """Return all of it, after checking that it is whole: as it lies in the file where that can be, else a copy."""
+        if not self.can_lie:
+            return self.part()
+        array, name = self.mapped(), file_name(self.path)
+        with _understood(self.path, self.kind), open(name, "rb") as file:
+            file.seek((self.stored or 0) - self.skipped)
+            found = zlib.crc32(file.read(self.skipped))
+            flat = array.ravel(order="K").view(np.uint8)
+            for k in range(0, flat.size, CHUNK):
+                found = zlib.crc32(flat[k : k + CHUNK], found)
+            if found != self.checksum:
+                raise _RefusedError(f"holds a member {self.name!r} that is damaged")
+        return array
 
     def part(self, begin: int = 0, end: int | None = None) -> Any:
         """Return some of its rows, all of them if not told: a copy.  What is compressed is unpacked up to them."""
@@ -197,7 +262,8 @@ class Member:
     def mapped(self) -> Any:
         """Return the array as it lies in the file, where it is not compressed."""
         with _understood(self.path, self.kind):
-            return np.memmap(file_name(self.path), self.dtype, "r", self.stored or 0, self.shape)
+            order: Literal["F", "C"] = "F" if self.by_columns else "C"
+            return np.memmap(file_name(self.path), self.dtype, "r", self.stored or 0, self.shape, order)
 
     def chunks(self, end: int, begin: int = 0) -> Iterator[Any]:
         """Yield rows in their order, some at a time."""
@@ -208,6 +274,9 @@ class Member:
             zipfile.ZipFile(name) as archive,
             archive.open(f"{self.name}.npy") as member,
         ):
+            if self.by_columns:  # every row is spread over all of it
+                yield np.frombuffer(member.read()[self.skipped :], self.dtype).reshape(self.shape, order="F")[begin:end]
+                return
             member.seek(self.skipped + begin * row)
             while begin < end:
                 count = min(end - begin, max(1, CHUNK // max(row, 1)))
@@ -226,12 +295,12 @@ def open_archive(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Membe
         header = _header(_array(archive, "header", members.pop("header")))
         found = {}
         for name, info in members.items():
-            shape, dtype, skipped = _described(archive, name, info)
+            shape, dtype, skipped, by_columns = _described(archive, name, info)
             stored = None
             if info.compress_type == zipfile.ZIP_STORED and info.file_size == info.compress_size and 0 not in shape:
                 file.seek(info.header_offset + LOCAL_LENGTHS)
                 stored = info.header_offset + LOCAL_HEADER + sum(struct.unpack("<2H", file.read(4))) + skipped
-            found[name] = Member(path, kind, name, shape, dtype, stored, skipped)
+            found[name] = Member(path, kind, name, shape, dtype, stored, skipped, by_columns, info.CRC)
     return _checked(header, path, kind), found
 
 
@@ -378,6 +447,12 @@ def take_matrix(arrays: Mapping[str, Any], name: str, shape: tuple[int, int]) ->
         raise ValueError(f"the array '{name}_indptr' must rise from 0 to the {data.size} entries of '{name}_data'")
     if data.size and not 0 <= indices.min() <= indices.max() < shape[1]:
         raise ValueError(f"the array '{name}_indices' must hold numbers from 0 to {shape[1] - 1}")
+    if indices.dtype in (np.int32, np.int64) and data.size <= np.iinfo(indices.dtype).max:
+        indptr = indptr.astype(indices.dtype, copy=False)  # rather than SciPy the columns, to the wider one
+    elif indices.dtype != np.int64:
+        take_room(
+            8 * data.size, f"numbering the columns of {data.size} entries by 64 bits, as '{name}_indices' is not,"
+        )
     return sp.csr_array((data, indices, indptr), shape=shape)
 
 
@@ -401,19 +476,19 @@ def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
     return members
 
 
-def _described(archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo) -> tuple[tuple[int, ...], Any, int]:
-    """Return shape and type of an array, and where its numbers begin in its member."""
+def _described(archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo) -> tuple[tuple[int, ...], Any, int, bool]:
+    """Return shape and type of an array, where its numbers begin in its member, and if a table is held by columns."""
     # Other methods of packing may ask for gigabytes of memory of their own.
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise _RefusedError(f"packs its member {name!r} in a way that is not read here")
     with archive.open(info) as member:
         if np.lib.format.read_magic(member) != (1, 0):
             raise _RefusedError(f"holds a member {name!r} that is not an array")
-        shape, _, dtype = np.lib.format.read_array_header_1_0(member, max_header_size=ARRAY_HEADER)
+        shape, by_columns, dtype = np.lib.format.read_array_header_1_0(member, max_header_size=ARRAY_HEADER)
         size = math.prod(shape) * dtype.itemsize
         if dtype.kind not in "biuf" or min(shape, default=0) < 0 or size != info.file_size - member.tell():
             raise _RefusedError(f"holds a member {name!r} that is not a whole array of numbers")
-        return shape, dtype, member.tell()
+        return shape, dtype, member.tell(), by_columns and len(shape) > 1
 
 
 def _array(archive: zipfile.ZipFile, name: str, info: zipfile.ZipInfo) -> Any:

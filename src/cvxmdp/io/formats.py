@@ -55,6 +55,10 @@ def load(
     ``.csv``, ``.parquet``  columns state, action, next_state, probability and costs
     ======================  ====================================================================
 
+    An ``.npz`` model that would fill half of the free memory stays in its file, from where the system reads it as it
+    is needed, and holds as much of it as there is room for.  Such a file must not be written to while the model is in
+    use; :meth:`cvxmdp.MDP.save` puts a new file in its place, which is no harm.
+
     Parameters
     ----------
     path : str or path
@@ -71,7 +75,8 @@ def load(
     Raises
     ------
     ValueError
-        When the file is not such a model, saying what it is instead.
+        When the file is not such a model, saying what it is instead; or when it does not fit in memory and cannot be
+        used where it lies, which :meth:`cvxmdp.MDP.save` sees to from 2 GB on, and ``cvxmdp convert`` in any model.
 
     Examples
     --------

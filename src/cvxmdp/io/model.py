@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cvxmdp.dynamics.plan import available_memory
+from cvxmdp import memory
 from cvxmdp.io.files import (
     VERSION,
     Path,
     blaming,
+    file_name,
     matrix_members,
     open_archive,
     read_archive,
@@ -53,19 +54,20 @@ def read(path: Path, discount: float | None = None, initial: Any = None) -> MDP:
     What would fill half of the free memory stays in the file, from where the system reads it as it is needed.
     """
     header, members = open_archive(path, KIND)
-    size, free = sum(member.nbytes for member in members.values()), available_memory()
-    large = size > free // 2
-    packed = sum(member.nbytes for member in members.values() if member.stored is None)
-    if large and packed > free:
-        raise ValueError(
-            f"{path} holds {size / 1e9:.3g} GB of arrays, {packed / 1e9:.3g} GB of them compressed, and "
-            f"{free / 1e9:.3g} GB of memory are free: write it without compression, as numpy.savez does, so that it "
-            "can be read where it lies, or load it on several ranks with comm="
-        )
-    if large:
-        arrays = {name: member.lying() for name, member in members.items()}
-    else:
+    size = sum(member.nbytes for member in members.values())
+    if memory.fits(size):
         header, arrays = read_archive(path, KIND)
+    else:
+        copied = sum(member.nbytes for member in members.values() if not member.can_lie)
+        free = memory.available_memory()
+        if copied > free:
+            raise ValueError(
+                f"{file_name(path)!r} holds {memory.in_words(size)} of arrays, and {memory.in_words(free)} of memory "
+                f"are free. A model can be read where it lies, but {memory.in_words(copied)} of this one are "
+                "compressed or do not begin where they would have to: run cvxmdp convert MODEL.npz OTHER.npz, which "
+                "takes little memory, and read the other; or load it on several ranks with comm="
+            )
+        arrays = {name: member.lying() for name, member in members.items()}
     with blaming(path):
         for array in arrays.values():
             handed_over(array)
@@ -79,7 +81,9 @@ def _model(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> MDP:
     state = take(arrays, "state", [None], "iu")
     initial = take(arrays, "initial", [None])
     action = take(arrays, "action", [state.size], "iu")
-    P = take_matrix(arrays, "P", (state.size, initial.size))
+    P = handed_over(
+        take_matrix(arrays, "P", (state.size, initial.size))
+    )  # also what numbers of fewer bits were made of
     names = read_texts(header, "costs")
     if len(set(names)) != len(names):
         raise ValueError("the header gives two costs the same name")
