@@ -352,6 +352,26 @@ def test_there_is_memory():
     assert 10**6 < memory.available_memory() < 10**15
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_memory_that_a_control_group_leaves(version, tmp_path):
+    said, limit, used, pages = {
+        1: ("4:cpu,memory:/job/step", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        2: ("0::/job/step", "memory.max", "memory.current", "inactive_file"),
+    }[version]
+    mounted = tmp_path / "cgroup"
+    own = (mounted / "memory" if version == 1 else mounted) / "job" / "step"
+    own.mkdir(parents=True)
+    (tmp_path / "said").write_text(f"7:freezer:/\n{said}\n")
+    for group, most in ((own, "max"), (own.parent, "1000")):  # the limit is the job's, of which this is a step
+        (group / limit).write_text(f"{most}\n")
+        (group / used).write_text("700\n")
+        (group / "memory.stat").write_text(f"cache 5\n{pages} 200\n")
+    assert memory._left_to_groups(tmp_path / "said", mounted) == [500]
+    (own.parent / limit).write_text("300\n")
+    assert memory._left_to_groups(tmp_path / "said", mounted) == [0]
+    assert memory._left_to_groups(tmp_path / "none", mounted) == []
+
+
 # ----------------------------------------------------------------------------------------------------- choice
 
 SMALL = random_model(10, states=30, branching=2)

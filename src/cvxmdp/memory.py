@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,14 +31,41 @@ def keep_freed(num_pairs: int) -> None:
 
 def available_memory() -> int:
     """Bytes that can be taken now without swapping; a cautious 4 GB where the system does not say."""
-    try:
-        with open("/proc/meminfo") as info:
-            for line in info:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 4 * 2**30
+    free = 4 * 2**30
+    with suppress(OSError):
+        free = 1024 * _entries(Path("/proc/meminfo"))["MemAvailable:"]
+    return min([free, *_left_to_groups()])
+
+
+def _left_to_groups(groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")) -> list[int]:
+    """Return what the limits of this process' control groups leave: those of a container, or of a job on a cluster.
+
+    Pages of files that nobody reads just now count as used, and are given up first.
+    """
+    left = []
+    with suppress(OSError):
+        for line in groups.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers == "":
+                root, limit, used, pages = mounted, "memory.max", "memory.current", "inactive_file"
+            elif "memory" in controllers.split(","):
+                root, limit, used = mounted / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+                pages = "total_inactive_file"
+            else:
+                continue
+            own = root / path.lstrip("/")
+            for group in (own, *own.parents):
+                if not group.is_relative_to(root):
+                    break
+                with suppress(OSError, ValueError):  # a group without a limit says "max", or has no such file
+                    taken = int((group / used).read_text()) - _entries(group / "memory.stat").get(pages, 0)
+                    left.append(max(int((group / limit).read_text()) - taken, 0))
+    return left
+
+
+def _entries(file: Path) -> dict[str, int]:
+    """Return the numbers that the lines of a file give after a name."""
+    return {name: int(number) for name, number, *_ in map(str.split, file.read_text().splitlines())}
 
 
 def fits(size: int) -> bool:

@@ -1,5 +1,7 @@
 """Archives that are read where they lie, and sums over some rows at a time: the same verdicts, none less strict."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,6 @@ import cvxmdp as cm
 import cvxmdp_verifier.extended as sums
 import cvxmdp_verifier.fields as fields
 import cvxmdp_verifier.files as files
-import cvxmdp_verifier.policy as policy
 from cvxmdp.io import files as written
 from cvxmdp_verifier import Refused, read, verify, verify_files
 from cvxmdp_verifier.extended import Matrix, extended
@@ -31,7 +32,7 @@ def answered(tmp_path_factory):
 
 @pytest.fixture
 def chunks(monkeypatch):
-    for module in (sums, fields, policy):
+    for module in (sums, fields):
         monkeypatch.setattr(module, "CHUNK", CHUNK)
 
 
@@ -48,7 +49,7 @@ def is_mapped(array):
 
 def test_the_verdict_does_not_depend_on_chunks_or_on_where_arrays_lie(answered, monkeypatch):
     whole = verify_files(*answered)
-    for module in (sums, fields, policy):
+    for module in (sums, fields):
         monkeypatch.setattr(module, "CHUNK", CHUNK)
     monkeypatch.setattr(files, "LARGE", 1)
     parts = verify_files(*answered)
@@ -83,7 +84,6 @@ def test_arrays_anywhere_in_a_file_are_read(answered, tmp_path, mapped, chunks):
 @pytest.mark.parametrize("seed", range(20))
 def test_sums_over_chunks_bound_their_error_no_less_strictly(seed, monkeypatch):
     """Against sums of fractions: what is stated is within the error, which is no smaller than of the whole at once."""
-    from fractions import Fraction
 
     rng = np.random.default_rng(seed)
     dense = rng.normal(size=(40, 7)) * 10.0 ** rng.integers(-12, 12, (40, 7)) * (rng.random((40, 7)) < 0.6)
@@ -118,6 +118,25 @@ def test_sums_over_chunks_bound_their_error_no_less_strictly(seed, monkeypatch):
                     assert abs(Fraction(*value.as_integer_ratio()) - true) <= Fraction(*error.as_integer_ratio())
                 least = found.setdefault((name, isinstance(matrix._dense, np.ndarray)), close.error)
                 assert np.all(close.error >= least * (1 - 1e-12))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sums_by_chunks_are_as_far_from_the_truth_as_they_say(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    a, b = rng.normal(size=(2, 40)) * 10.0 ** rng.integers(-9, 9, (2, 40))
+    off = 1e-12 * np.abs(b)
+    exact = [Fraction(x) * Fraction(y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+    for chunk in (2**18, 40, 7, 1):
+        monkeypatch.setattr(sums, "CHUNK", chunk)
+        for close, true, more in (
+            (sums.total(extended(a)), sum(map(Fraction, a.tolist())), 0),
+            (sums.dot(extended(a), extended(b)), sum(exact), 0),
+            (sums.dot(extended(a), extended(b), extended(off)), sum(exact), float(np.abs(a) @ off)),
+        ):
+            error = Fraction(*close.error.as_integer_ratio())
+            assert abs(Fraction(*close.value.as_integer_ratio()) - true) <= error
+            assert more <= error <= more * 1.01 + 1e-17 * float(sum(map(abs, exact)) + np.abs(a).sum())
+    assert sums.total(extended([])) == (0, 0) == sums.dot(extended([]), extended([]))
 
 
 @pytest.mark.parametrize("seed", range(5))
