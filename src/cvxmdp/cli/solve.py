@@ -100,7 +100,7 @@ def solve(
     outputs = asked() if world is None else world.together(asked)
     with live_progress() as show:
         solution = problem.solve(callback=show, **options)
-    ranged = world is None and (as_json or report is not None)
+    ranged = as_json or report is not None
     ranges = known_ranges(problem, solution, options) if ranged else {}
     written = outputs.write(solution)
     if as_json:

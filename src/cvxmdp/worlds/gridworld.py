@@ -147,7 +147,7 @@ def _on_ranks(side: int, discount: float, slip: float, blocked: Array, comm: Any
         _transitions(side, slip, begin, end),
         {"time": np.repeat((cells < size - 1).astype(np.float64), len(ACTIONS)),
          "collision": np.repeat(blocked[begin:end], len(ACTIONS))},
-        discount, (cells == 0).astype(np.float64), Cells(side), ACTIONS, starts,
+        discount, initial=(cells == 0).astype(np.float64), states=Cells(side), actions=ACTIONS, starts=starts,
     )  # fmt: skip
 
 
