@@ -143,8 +143,8 @@ class Problem:
             raise ValueError(f"warm_start has {warm_start.occupancy.size} pairs; the model has {self.mdp.num_pairs}")
         if warm_start is not None and not np.all(np.isfinite(warm_start.occupancy)):
             raise ValueError("warm_start has an occupancy that is not finite; give a Solution as solve returned it")
-        apart = in_parts(warm_start) and not np.array_equal(warm_start.policy.state, self.mdp.state)
-        if apart:
+        lives = warm_start is not None and in_parts(warm_start)
+        if lives and not np.array_equal(warm_start.policy.state, self.mdp.state):
             raise ValueError(f"warm_start lives on ranks in other parts than the model; {LOAD}")
         if callback is not None and not callable(callback):
             raise ValueError(f"callback must be a function of a Progress, not {callback!r}")
