@@ -1,7 +1,10 @@
 """What a user can ask of a model, a problem, a policy and a solution: the answer of one place, or a clear refusal."""
 
 import json
+import logging
+import os
 import re
+import signal
 from collections.abc import Mapping
 from functools import cache
 
@@ -12,6 +15,7 @@ import scipy.sparse as sp
 from mpi4py import MPI
 
 import cvxmdp as cm
+from cvxmdp import sweep as sweeping
 from cvxmdp.ranks import world as ranks_world
 from cvxmdp.ranks.model import from_rows
 from small_models import MODELS
@@ -257,6 +261,20 @@ def test_several_solves_are_those_of_one_place(mdp, asked):
     assert len(found.plot().axes) == len(expected.plot().axes)
     with pytest.raises(ValueError, match=r"Sweep\.report needs all of a model in one place"):
         found.report("sweep.html")
+
+
+@pytest.mark.parametrize("asked", SEVERAL)
+def test_ctrl_c_between_two_solves_ends_all_ranks(mdp, asked, monkeypatch):
+    def pressed(*args):
+        if WORLD.rank == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(logging.getLogger("cvxmdp"), "disabled", True)
+    told = sweeping._Told
+    monkeypatch.setattr(sweeping, "_Told", lambda count: (pressed(), told(count))[1])
+    found = SEVERAL[asked](mdp)
+    assert len(found.solutions) < 3
+    assert len(set(WORLD.allgather(len(found.solutions)))) == 1
 
 
 @pytest.mark.parametrize("parts", PARTS)
