@@ -43,6 +43,7 @@ PARTS = {
     ),
 }
 EVEN = np.full(WHOLE.num_pairs, 0.25)
+UNEVEN = NUMBERS.dirichlet(np.ones(4), size=25).ravel()
 COST = NUMBERS.uniform(size=WHOLE.num_pairs)
 BY_STATE = NUMBERS.uniform(size=WHOLE.num_states)
 LIMIT = [cm.Budget("collision", at_most=4e-4)]
@@ -153,8 +154,8 @@ def test_what_is_wrong_is_the_error_of_one_place_on_all_ranks(mdp, wrong):
 
 
 POLICIES = {
-    "over pairs": EVEN,
-    "a table": np.full((25, 4), 0.25),
+    "over pairs": UNEVEN,
+    "a table": UNEVEN.reshape(25, 4),
     "one action a state": [1, 3] * 12 + [0],
     "actions by name": dict.fromkeys(WHOLE.states, "up"),
     "probabilities by name": {name: {"down": 0.5, "right": 0.5} for name in WHOLE.states},
