@@ -10,6 +10,8 @@ import numpy as np
 
 from cvxmdp.mdp import MDP, Array, Indices
 from cvxmdp.names import no_such
+from cvxmdp.ranks.model import state_numbers
+from cvxmdp.ranks.scattered import as_array, as_parts_of, part_of, world_of_parts
 from cvxmdp.reading import floats
 
 
@@ -23,15 +25,16 @@ def added_cost(
         if entering:
             raise ValueError("entering counts entries into states; give these as states= or labels=")
         return _by_rule(mdp, name, cost) if callable(cost) else _as_given(mdp, name, cost)
-    inside = np.zeros(mdp.num_states)
-    inside[mdp.find_states(states) if labels is None else _labelled(mdp, labels)] = 1.0
+    counted = np.zeros(mdp.num_states)
+    counted[mdp.find_states(states) if labels is None else _labelled(mdp, labels)] = 1.0
+    inside: Array = mdp.here(counted)
     if not entering:
         return inside[mdp.state]
-    return np.where(inside[mdp.state] == 1.0, 0.0, mdp.transitions @ inside)
+    return as_array(np.where(inside[mdp.state] == 1.0, 0.0, mdp.transitions @ inside))
 
 
 def _as_given(mdp: MDP, name: str, cost: Any) -> Array:
-    vector = floats(f"cost {name!r}", cost)
+    vector: Array = mdp.here(floats(f"cost {name!r}", cost))
     if vector.shape == (mdp.num_states,) and mdp.num_states != mdp.num_pairs:
         return vector[mdp.state]
     if vector.shape == (mdp.num_pairs,):
@@ -43,17 +46,22 @@ def _as_given(mdp: MDP, name: str, cost: Any) -> Array:
 
 
 def _by_rule(mdp: MDP, name: str, rule: Any) -> Array:
-    vector = np.empty(mdp.num_pairs)
-    for i, (s, a) in enumerate(zip(mdp.state.tolist(), mdp.action.tolist(), strict=True)):
-        state, action = mdp.states[s], mdp.actions[a]
-        value = rule(state, action)
-        if not isinstance(value, Real | np.bool_):
-            raise ValueError(
-                f"cost {name!r} of state {state}, action {action} is {value!r}, a {type(value).__name__}; the function "
-                "must return a number"
-            )
-        vector[i] = value
-    return vector
+    numbers, actions = part_of(state_numbers(mdp)).tolist(), part_of(mdp.action).tolist()
+
+    def found() -> Array:
+        vector = np.empty(len(numbers))
+        for i, (s, a) in enumerate(zip(numbers, actions, strict=True)):
+            state, action = mdp.states[s], mdp.actions[a]
+            value = rule(state, action)
+            if not isinstance(value, Real | np.bool_):
+                raise ValueError(
+                    f"cost {name!r} of state {state}, action {action} is {value!r}, a {type(value).__name__}; the "
+                    "function must return a number"
+                )
+            vector[i] = value
+        return vector
+
+    return as_parts_of(mdp.state, world_of_parts(mdp.state).together(found))
 
 
 def _labelled(mdp: MDP, labels: str | Sequence[str]) -> Indices:

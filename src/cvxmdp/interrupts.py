@@ -146,6 +146,13 @@ def patiently(work: Callable[[], T]) -> T:
 
 
 @contextmanager
+def heard(ranks: Together | None) -> Iterator[None]:
+    """Let Ctrl-C raise the flag while the block runs, on all ranks that run it together."""
+    with together(ranks), flagged():
+        yield
+
+
+@contextmanager
 def flagged() -> Iterator[None]:
     """Let Ctrl-C raise the flag while the block runs.
 

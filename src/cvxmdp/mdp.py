@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cvxmdp.names import no_such, printable, read_names
-from cvxmdp.ranks.scattered import as_parts_of, part_of
+from cvxmdp.ranks.one_place import in_one_place, in_parts
+from cvxmdp.ranks.scattered import as_parts_of, part_of, world_of_parts
 from cvxmdp.reading import Array as Array
 from cvxmdp.reading import Indices as Indices
 from cvxmdp.reading import (
@@ -433,21 +434,29 @@ class MDP:
         """The ranks on which the model lives, or None where it is whole: see :func:`cvxmdp.scatter`."""
         return getattr(self.transitions, "world", None)
 
-    def here(self, vector: Array) -> Array:
+    def here(self, vector: Any) -> Any:
         """Return the part that lives here of a vector over pairs or states which every rank has; itself where all does.
 
-        Numbers that are the same for all, and vectors of another size, come back as they are.
+        Of a matrix that has a column for each pair, its columns.  Numbers that are the same for all, and vectors of
+        another size, come back as they are.
         """
         world = self.world
-        if world is None or part_of(vector) is not vector or vector.ndim != 1:
+        if world is None or part_of(vector) is not vector:
+            return vector
+        if vector.ndim == 2 and vector.shape[1] == self.num_pairs:
+            return as_parts_of(self.state, vector[:, self.transitions.pairs], axis=1)
+        if vector.ndim != 1:
             return vector
         if vector.size == self.num_pairs:
             return as_parts_of(self.state, vector[self.transitions.pairs])
         return as_parts_of(self.initial, vector[self.transitions.states]) if vector.size == self.num_states else vector
 
     def _pair(self, i: int) -> str:
-        """Return a pair by its names."""
-        return f"state {self.states[int(self.state[i])]}, action {self.actions[int(self.action[i])]}"
+        """Return a pair that lives here by its names."""
+        from cvxmdp.ranks.model import state_numbers
+
+        state, action = (int(part_of(numbers)[i]) for numbers in (state_numbers(self), self.action))
+        return f"state {self.states[state]}, action {self.actions[action]}"
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"an MDP is immutable; build a new one to change {name!r}")
@@ -538,6 +547,10 @@ class MDP:
 
     def _with(self, **changed: Any) -> MDP:
         """Return the same model with some of its parts changed."""
+        if self.world is not None:
+            from cvxmdp.ranks.model import changed as changed_parts
+
+            return changed_parts(self, **changed)
         parts = ("state", "action", "transitions", "costs", "discount", "initial", "states", "actions", "labels")
         return MDP.from_pairs(**{part: getattr(self, part) for part in parts} | changed)
 
@@ -592,12 +605,12 @@ class MDP:
             if cost not in self.costs:
                 raise ValueError(no_such("cost", cost, self.costs))
             return self.costs[cost]
-        vector = self.here(floats(what, cost))
+        vector: Array = self.here(floats(what, cost))
         if vector.shape != (self.num_pairs,):
             raise ValueError(
                 f"{what} has shape {vector.shape}; give a name or one entry for each of the {self.num_pairs} pairs"
             )
-        check_cost(what, vector, self._pair)
+        world_of_parts(vector).together(lambda: check_cost(what, part_of(vector), self._pair))
         return vector
 
     def dynamics(self, evaluation: str = "auto") -> Dynamics:
@@ -656,6 +669,7 @@ class MDP:
         value = {name: dynamics.value(pi, cost) for name, cost in self.costs.items()}
         return Evaluation({name: float(cost @ d) for name, cost in self.costs.items()}, d, value)
 
+    @in_one_place("gather the policy by cm.gather(mdp, policy), and simulate it where the whole model is")
     def simulate(
         self, policy: Any, episodes: int = 1000, seed: int | None = None, steps: int | None = None
     ) -> Simulation:
@@ -685,6 +699,7 @@ class MDP:
 
         return simulate(self, policy, episodes, seed, steps)
 
+    @in_one_place("examine the file of the model by cvxmdp info, or the model before it is scattered")
     def examine(self, ranges: bool | None = None) -> Examination:
         """Look the model over: sizes, what is never reached or never left, scales, what each cost can be.
 
@@ -704,17 +719,17 @@ class MDP:
 
         return examine(self, ranges)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         from cvxmdp.report.html import mdp_html
 
-        return mdp_html(self)
+        return None if in_parts(self) else mdp_html(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file that :func:`cvxmdp.load` reads, in the format that its ending says.
 
         ``.npz`` holds all of a model and is read fastest; no pickle is involved.  Beyond 2 GB it is not compressed, so
-        that it can be read where it lies.  The others of
-        :data:`cvxmdp.io.formats.FORMATS` do not hold the discount.
+        that it can be read where it lies.  The others of :data:`cvxmdp.io.formats.FORMATS` do not hold the discount.
+        A model on several ranks is written to ``.npz`` alone, not compressed, by the first rank as the others send it.
 
         Examples
         --------

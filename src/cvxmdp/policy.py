@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cvxmdp.names import no_such
+from cvxmdp.ranks.one_place import in_one_place, in_parts
+from cvxmdp.ranks.scattered import as_parts_of, part_of, world_of_parts
 from cvxmdp.reading import SUM_TOLERANCE, floats
 
 if TYPE_CHECKING:
     from cvxmdp.mdp import MDP, Array, Indices
+
+GATHER = "cm.gather(mdp, policy) returns it whole, on the first rank"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,9 +54,16 @@ class Policy:
         self.probabilities.flags.writeable = False  # they are part of solutions and of constraints
 
     def __repr__(self) -> str:
-        random = np.unique(self.state[(self.probabilities > 0) & (self.probabilities < 1)]).size
+        drawn = (self.probabilities > 0) & (self.probabilities < 1)
+        random = np.count_nonzero(np.bincount(self.state, weights=drawn))
         return f"Policy({len(self.states)} states, {random} of them randomized)"
 
+    @property
+    def world(self) -> Any:
+        """The ranks on which the probabilities live, or None where they are whole."""
+        return getattr(self.probabilities, "world", None)
+
+    @in_one_place(GATHER)
     def act(self, state: int | str, rng: np.random.Generator | int | None = None) -> str:
         """Draw the name of an action in a state given by index or name."""
         if isinstance(state, str):
@@ -68,11 +79,13 @@ class Policy:
         pair = first + int(np.random.default_rng(rng).choice(last - first, p=pi / pi.sum()))
         return str(self.actions[self.action[pair]])
 
+    @in_one_place(GATHER)
     def table(self) -> list[tuple[str, str, float]]:
         """List (state, action, probability) for every action that is ever taken."""
         taken = np.flatnonzero(self.probabilities > 0)
         return [(self.states[self.state[i]], self.actions[self.action[i]], float(self.probabilities[i])) for i in taken]
 
+    @in_one_place(GATHER)
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the actions that are taken, with their probabilities, as a table to a ``.csv`` file.
 
@@ -89,10 +102,10 @@ class Policy:
 
         write_policy(self, path)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         from cvxmdp.report.html import policy_html
 
-        return policy_html(self)
+        return None if in_parts(self) else policy_html(self)
 
 
 def as_policy(mdp: MDP, policy: Any) -> Policy:
@@ -100,104 +113,128 @@ def as_policy(mdp: MDP, policy: Any) -> Policy:
 
     A mapping gives each state, by name, an action's name or probabilities by the actions' names.
     """
-    if mdp.world is not None:
-        return _on_ranks(mdp, policy)
-    if isinstance(policy, Mapping):
-        policy = _by_names(mdp, policy)
     if isinstance(policy, Policy):
-        if policy.probabilities.shape != (mdp.num_pairs,):
-            raise ValueError(f"the policy has {policy.probabilities.size} pairs; the model has {mdp.num_pairs}")
-        if not (np.array_equal(policy.state, mdp.state) and np.array_equal(policy.action, mdp.action)):
-            raise ValueError("the policy is of another model: its pairs of state and action are not this model's")
+        return _of_model(mdp, policy)
+    if mdp.world is None and in_parts(policy):
+        raise _elsewhere()
+    pi = world_of_parts(mdp.state).together(lambda: _own_part(mdp, policy))
+    return Policy(as_parts_of(mdp.state, pi), mdp.state, mdp.action, mdp.states, mdp.actions)
+
+
+def _of_model(mdp: MDP, policy: Policy) -> Policy:
+    """Check that a policy is of a model, and return it in the parts of the model."""
+    if mdp.world is None and policy.world is not None:
+        raise _elsewhere()
+    if policy.probabilities.shape != (mdp.num_pairs,):
+        raise ValueError(f"the policy has {policy.probabilities.size} pairs; the model has {mdp.num_pairs}")
+    from cvxmdp.ranks.model import state_numbers
+
+    own = state_numbers(mdp) if policy.world is None else mdp.state
+    if not (np.array_equal(mdp.here(policy.state), own) and np.array_equal(mdp.here(policy.action), mdp.action)):
+        raise ValueError("the policy is of another model: its pairs of state and action are not this model's")
+    if policy.world is mdp.world:
         return policy
-    try:
-        given = np.asarray(policy)
-    except ValueError:  # rows of different lengths
-        given = np.asarray(policy, dtype=object)
-    one_each = given.shape == (mdp.num_states,) and np.issubdtype(given.dtype, np.integer)
+    return Policy(mdp.here(policy.probabilities), mdp.state, mdp.action, mdp.states, mdp.actions)
+
+
+def _elsewhere() -> ValueError:
+    return ValueError(f"the policy lives on several ranks, and the model does not; {GATHER}")
+
+
+def _own_part(mdp: MDP, policy: Any) -> Array:
+    """Return the probabilities of the pairs that live here, from those of all."""
+    from cvxmdp.ranks.model import state_numbers
+
+    number, owner, action = (part_of(array) for array in (state_numbers(mdp), mdp.state, mdp.action))
+    states = number[np.searchsorted(owner, np.arange(owner[-1] + 1 if owner.size else 0))]
+    given = _by_names(mdp, policy, states) if isinstance(policy, Mapping) else part_of(policy)
+    shape: tuple[int, ...] = (mdp.num_pairs,)
+    if given is policy or given.shape != owner.shape:
+        try:
+            given = np.asarray(given)
+        except ValueError:  # rows of different lengths
+            given = np.asarray(given, dtype=object)
+        shape = given.shape
+    one_each = shape == (mdp.num_states,) and np.issubdtype(given.dtype, np.integer)
     # Ones over pairs of a model with one action a state are probabilities.
     if one_each and (mdp.num_pairs > mdp.num_states or not np.all(given == 1)):
-        pi = (mdp.action == given[mdp.state]).astype(np.float64)
-        missing = np.flatnonzero(np.bincount(mdp.state, weights=pi, minlength=mdp.num_states) == 0)
+        pi = (action == given[number]).astype(np.float64)
+        missing = np.flatnonzero(np.bincount(owner, weights=pi, minlength=states.size) == 0)
         if missing.size:
-            raise _not_offered(mdp, int(missing[0]), int(given[missing[0]]))
-    elif given.shape == (mdp.num_pairs,):
+            state = int(states[missing[0]])
+            raise _not_offered(mdp, state, int(given[state]))
+    elif shape == (mdp.num_pairs,):
         pi = floats("the policy", given)
-    elif given.shape == (mdp.num_states, len(mdp.actions)):
-        table = floats("the policy", given)
-        pi = table[mdp.state, mdp.action]
+        pi = pi if pi.size == owner.size else pi[mdp.transitions.pairs]
+    elif shape == (mdp.num_states, len(mdp.actions)):
+        table = floats("the policy", given)[states]
+        pi = table[owner, action]
         elsewhere = table != 0
-        elsewhere[mdp.state, mdp.action] = False
+        elsewhere[owner, action] = False
         if np.any(elsewhere):
-            raise _not_offered(mdp, *(int(axis[0]) for axis in np.nonzero(elsewhere)))
+            k, a = (int(axis[0]) for axis in np.nonzero(elsewhere))
+            raise _not_offered(mdp, int(states[k]), a)
     else:
         raise ValueError(
-            f"the policy has shape {given.shape}; give probabilities over the {mdp.num_pairs} pairs, a table "
+            f"the policy has shape {shape}; give probabilities over the {mdp.num_pairs} pairs, a table "
             f"(S, A) = ({mdp.num_states}, {len(mdp.actions)}), or one whole-numbered action for each state"
         )
     bad = np.flatnonzero(~(pi >= 0) | ~np.isfinite(pi))
     if bad.size:
         raise ValueError(
-            f"the policy takes action {mdp.actions[mdp.action[bad[0]]]} in state {mdp.states[mdp.state[bad[0]]]} with "
+            f"the policy takes action {mdp.actions[action[bad[0]]]} in state {mdp.states[number[bad[0]]]} with "
             f"probability {pi[bad[0]]}; probabilities must not be negative and must be finite"
         )
-    sums = np.bincount(mdp.state, weights=pi, minlength=mdp.num_states)
-    worst = int(np.argmax(np.abs(sums - 1)))
-    if abs(sums[worst] - 1) > SUM_TOLERANCE:
+    sums = np.bincount(owner, weights=pi, minlength=states.size)
+    wrong = np.flatnonzero(np.abs(sums - 1) > SUM_TOLERANCE)
+    if wrong.size:
+        worst = wrong[np.argmax(np.abs(sums[wrong] - 1))]
         raise ValueError(
-            f"the policy's probabilities in state {mdp.states[worst]} sum to {sums[worst]:.10g}, not 1; "
+            f"the policy's probabilities in state {mdp.states[states[worst]]} sum to {sums[worst]:.10g}, not 1; "
             + ("divide them by their sum" if sums[worst] > 0 else "give one of its actions a probability above 0")
         )
-    return Policy(pi / sums[mdp.state], mdp.state, mdp.action, mdp.states, mdp.actions)
+    return np.asarray(pi / sums[owner])
 
 
-def _on_ranks(mdp: MDP, policy: Any) -> Policy:
-    """Read a policy of a model that lives on several ranks, from probabilities over all its pairs."""
-    given = policy.probabilities if isinstance(policy, Policy) else policy
-    pi = mdp.here(floats("the policy", given))
-    if pi.shape != (mdp.num_pairs,):
-        raise ValueError(
-            f"the policy has shape {pi.shape}; on several ranks give probabilities over the {mdp.num_pairs} pairs"
-        )
-    sums = np.bincount(mdp.state, weights=pi)
-    if not np.all(pi >= 0) or np.max(np.abs(sums - 1)) > SUM_TOLERANCE:
-        raise ValueError("the policy's probabilities must be at least 0 and sum to 1 in each state")
-    return Policy(pi / sums[mdp.state], mdp.state, mdp.action, mdp.states, mdp.actions)
-
-
-def _by_names(mdp: MDP, policy: Mapping[str, Any]) -> Array:
-    """Return probabilities over pairs from those by name."""
-    pi = np.zeros(mdp.num_pairs)
+def _by_names(mdp: MDP, policy: Mapping[str, Any], own: Indices) -> Array:
+    """Return probabilities over the pairs of a rank's own states from those by name."""
+    action, owner = part_of(mdp.action), part_of(mdp.state)
+    pi = np.zeros(action.size)
     states = {name: s for s, name in enumerate(mdp.states)}
     actions = {name: a for a, name in enumerate(mdp.actions)}
-    first = np.searchsorted(mdp.state, np.arange(mdp.num_states + 1))
+    place = {int(s): k for k, s in enumerate(own)}
+    first = np.searchsorted(owner, np.arange(own.size + 1))
     for state, taken in policy.items():
         if state not in states:
             raise ValueError("the policy: " + no_such("state", str(state), mdp.states))
-        s = states[state]
-        offered = mdp.action[first[s] : first[s + 1]]
+        if states[state] not in place:
+            continue
+        s = place[states[state]]
+        offered = action[first[s] : first[s + 1]]
         if not isinstance(taken, (Mapping, str)):
             raise ValueError(
                 f"the policy in state {state} is {taken!r}; give the name of an action, or probabilities by name"
             )
-        for action, probability in (taken if isinstance(taken, Mapping) else {taken: 1.0}).items():
+        for name, probability in (taken if isinstance(taken, Mapping) else {taken: 1.0}).items():
             if not isinstance(probability, Real):
                 raise ValueError(
-                    f"the policy takes action {action} in state {state} with probability {probability!r}; give a number"
+                    f"the policy takes action {name} in state {state} with probability {probability!r}; give a number"
                 )
-            if action not in actions:
-                raise ValueError(f"the policy in state {state}: " + no_such("action", str(action), mdp.actions))
-            if actions[action] not in offered:
-                raise _not_offered(mdp, s, actions[action])
-            pi[first[s] + int(np.searchsorted(offered, actions[action]))] = probability
+            if name not in actions:
+                raise ValueError(f"the policy in state {state}: " + no_such("action", str(name), mdp.actions))
+            if actions[name] not in offered:
+                raise _not_offered(mdp, states[state], actions[name])
+            pi[first[s] + int(np.searchsorted(offered, actions[name]))] = probability
     if missing := next((name for name in mdp.states if name not in policy), None):
         raise ValueError(f"the policy has no action for state {missing}; give one for each of the {len(states)} states")
     return pi
 
 
 def _not_offered(mdp: MDP, state: int, action: int) -> ValueError:
+    from cvxmdp.ranks.model import state_numbers
+
     name = mdp.actions[action] if 0 <= action < len(mdp.actions) else str(action)
-    offered = ", ".join(mdp.actions[a] for a in mdp.action[mdp.state == state])
+    offered = ", ".join(mdp.actions[a] for a in part_of(mdp.action)[part_of(state_numbers(mdp)) == state])
     return ValueError(
         f"the policy takes action {name} in state {mdp.states[state]}, which the state does not offer; it offers "
         f"{offered}"

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cvxmdp import interrupts
 from cvxmdp.problem import Problem
 from cvxmdp.solution import Solution
 from cvxmdp.status import Status
@@ -62,7 +61,6 @@ class PriceRange:
         return f"price {self.price:.6g} {where}; {', '.join(beyond)}"
 
 
-@interrupts.flagged()
 def price_ranges(solution: Solution, problem: Problem) -> dict[str, PriceRange]:
     """See :meth:`cvxmdp.Solution.price_ranges`."""
     if solution.status is not Status.OPTIMAL:

@@ -20,6 +20,7 @@ from cvxmdp.memory import keep_freed, warn_if_short
 from cvxmdp.names import printable
 from cvxmdp.objectives.base import read_objective
 from cvxmdp.objectives.nearness import SquaredDistance
+from cvxmdp.ranks.one_place import LOAD, in_parts
 from cvxmdp.solution import COMPROMISES, Asked, Solution
 from cvxmdp.solve import Solve
 from cvxmdp.status import Progress
@@ -142,6 +143,9 @@ class Problem:
             raise ValueError(f"warm_start has {warm_start.occupancy.size} pairs; the model has {self.mdp.num_pairs}")
         if warm_start is not None and not np.all(np.isfinite(warm_start.occupancy)):
             raise ValueError("warm_start has an occupancy that is not finite; give a Solution as solve returned it")
+        lives = warm_start is not None and in_parts(warm_start)
+        if lives and not np.array_equal(warm_start.policy.state, self.mdp.state):
+            raise ValueError(f"warm_start lives on ranks in other parts than the model; {LOAD}")
         if callback is not None and not callable(callback):
             raise ValueError(f"callback must be a function of a Progress, not {callback!r}")
         if when_infeasible not in COMPROMISES:
@@ -155,12 +159,11 @@ class Problem:
         keep_freed(self.mdp.num_pairs)
         if self.mdp.world is None:
             warn_if_short(self.mdp.num_pairs)
-        together = interrupts.together(self.mdp.world)
-        with together, interrupts.flagged(), shown as report, few_threads(self.mdp.num_states):
+        with interrupts.heard(self.world), shown as report, few_threads(self.mdp.num_states):
             engines = choose_engines(method, self.constraints, self.terms, self.mdp)
             turned = self.sense == "maximize"
             told = _turning(report) if turned and report is not None else report
-            told = told if self.mdp.world is None else _together(told)
+            told = told if self.world is None else _together(told)
             solve = Solve(self, tolerance, time_limit, told, when_infeasible, explain)
             try:
                 found = solve(engines, max_iterations, warm_start)
@@ -213,7 +216,8 @@ class Problem:
         """
         from cvxmdp.sweep import sweep
 
-        return sweep(self, limit, values, options)
+        with interrupts.heard(self.world):
+            return sweep(self, limit, values, options)
 
     def pareto(self, first: str, second: str, points: int = 50, **options: Any) -> Pareto:
         """Trade one cost against another: the least of ``first`` for each attainable limit on ``second``.
@@ -229,7 +233,8 @@ class Problem:
         """
         from cvxmdp.sweep import pareto
 
-        return pareto(self, first, second, points, options)
+        with interrupts.heard(self.world):
+            return pareto(self, first, second, points, options)
 
     def range(self, limit: str, **options: Any) -> Range:
         """Say from where to where a limit binds, and beyond which value no policy obeys.
@@ -250,12 +255,18 @@ class Problem:
         """
         from cvxmdp.sweep import limit_range
 
-        return limit_range(self, limit, options)
+        with interrupts.heard(self.world):
+            return limit_range(self, limit, options)
 
-    def _repr_html_(self) -> str:
+    @property
+    def world(self) -> Any:
+        """The ranks on which the model lives, or None where it is whole."""
+        return self.mdp.world
+
+    def _repr_html_(self) -> str | None:
         from cvxmdp.report.html import problem_html
 
-        return problem_html(self)
+        return None if in_parts(self) else problem_html(self)
 
     def asked(self) -> Asked:
         """Return what is asked for, as a solution keeps it."""

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from cvxmdp import interrupts
 from cvxmdp.blocks import Constraint, Term
 from cvxmdp.certificate import Certificate, Evidence
 from cvxmdp.mdp import Array
 from cvxmdp.policy import Policy
+from cvxmdp.ranks.one_place import LOAD, in_one_place, in_parts
 from cvxmdp.status import Progress, Status
 
 if TYPE_CHECKING:
@@ -300,8 +302,11 @@ class Solution:
         """
         from cvxmdp.prices import price_ranges
 
-        return price_ranges(self, self.of(problem))
+        known = self.of(problem)
+        with interrupts.heard(known.world):
+            return price_ranges(self, known)
 
+    @in_one_place(LOAD)
     def report(self, path: str | os.PathLike[str], problem: Problem | None = None) -> None:
         """Write a page for a browser: the verdict in words, costs against limits, the policy, and the proof.
 
@@ -316,6 +321,7 @@ class Solution:
 
         write_report(self, path, self.of(problem))
 
+    @in_one_place(LOAD)
     def to_frame(self, problem: Problem | None = None) -> Any:
         """Return a pandas frame with a row for each pair, in the model's order.
 
@@ -349,7 +355,12 @@ class Solution:
             raise ValueError("this solution is from a file, which does not hold its problem; give it as problem=")
         return known
 
-    def _repr_html_(self) -> str:
+    @property
+    def world(self) -> Any:
+        """The ranks on which the policy lives, or None where it is whole."""
+        return self.policy.world
+
+    def _repr_html_(self) -> str | None:
         from cvxmdp.report.html import solution_html
 
-        return solution_html(self)
+        return None if in_parts(self) else solution_html(self)

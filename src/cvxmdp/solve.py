@@ -29,6 +29,8 @@ from cvxmdp.engines.prover import Candidate, Prover, Refutation
 from cvxmdp.infeasible import CLOSENESS, Explanation, StoppedError, by_priority, explain, least_relative, named
 from cvxmdp.mdp import Array
 from cvxmdp.nearest import From, come_near, least_cost, make_cheapest
+from cvxmdp.ranks.one_place import in_parts
+from cvxmdp.ranks.scattered import as_array
 from cvxmdp.solution import UNFINISHED, Infeasibility, Relaxation, Solution, Stats
 from cvxmdp.status import Progress, Status
 from cvxmdp.threads import one_blas_thread
@@ -384,7 +386,9 @@ def _engage(drive: Drive, engines: Sequence[Engine], problem: Problem, start: Fr
     if start is not None:
         none, (d, duals) = judge.blocks.no_duals(), start
         same = len(duals) == len(none) and all(a.shape == b.shape for a, b in zip(duals, none, strict=True))
-        duals = duals if same else none
+        mdp = problem.mdp
+        duals = [mdp.here(a) if in_parts(b) else a for a, b in zip(duals, none, strict=True)] if same else none
+        d = mdp.here(d)
         judge.propose(d)
         begin = Start(d, duals, judge.prove(duals).potential)
     status = drive(engines, begin)
@@ -394,7 +398,7 @@ def _engage(drive: Drive, engines: Sequence[Engine], problem: Problem, start: Fr
 def _duals(warm_start: Solution) -> list[Array]:
     """Return the duals of an earlier solution, if it has any."""
     known = warm_start.evidence.proofs.get("bound")
-    return [] if known is None else [np.asarray(dual) for dual in known.duals]
+    return [] if known is None else [as_array(dual) for dual in known.duals]
 
 
 def _blame(constraints: Sequence[Constraint], duals: Sequence[Array]) -> str:

@@ -33,6 +33,7 @@ from cvxmdp.names import no_such, printable
 from cvxmdp.objectives.distance import DistanceTerm
 from cvxmdp.objectives.entropy import EntropicTerm
 from cvxmdp.problem import Problem
+from cvxmdp.ranks.one_place import in_one_place
 from cvxmdp.solution import Solution
 from cvxmdp.solve import accept
 from cvxmdp.status import Status
@@ -111,6 +112,12 @@ class Sweep:
 
         return plot_sweep(self, path)
 
+    @property
+    def world(self) -> Any:
+        """The ranks on which the policies live, or None where they are whole."""
+        return self.solutions[0].world if self.solutions else None
+
+    @in_one_place("the table, the plot and the solutions are the same on all ranks")
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write a page for a browser, with a slider over the limit."""
         from cvxmdp.report.page import write_sweep_report
@@ -373,7 +380,6 @@ class Limited:
         return _heed(problem.solve(**{"explain": False, **self.options, **options}))
 
 
-@interrupts.flagged()
 def sweep(problem: Problem, limit: Any, values: Any, options: Mapping[str, Any]) -> Sweep:
     """See :meth:`cvxmdp.Problem.sweep`."""
     limits = np.atleast_1d(np.asarray(values, dtype=np.float64))
@@ -464,7 +470,6 @@ def _between(swept: Limited, order: Array, first: int, last: int, told: _Told) -
             open_ += [(i, middle), (middle, j)]
 
 
-@interrupts.flagged()
 def pareto(problem: Problem, first: str, second: str, points: int, options: Mapping[str, Any]) -> Pareto:
     """See :meth:`cvxmdp.Problem.pareto`."""
     if isinstance(points, bool) or not isinstance(points, int) or points < 2:
@@ -482,7 +487,6 @@ def pareto(problem: Problem, first: str, second: str, points: int, options: Mapp
     return Pareto(second, *_solved(swept, limits), first, breakpoints)
 
 
-@interrupts.flagged()
 def limit_range(problem: Problem, limit: str, options: Mapping[str, Any]) -> Range:
     """See :meth:`cvxmdp.Problem.range`."""
     swept = Limited.of(problem, limit, options)

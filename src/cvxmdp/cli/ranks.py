@@ -19,6 +19,11 @@ NUMBERS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK
 PATIENCE = 10.0
 """Seconds after which what went wrong here did not go wrong on all ranks: reading takes them about the same time."""
 
+WAITS = "odls_base_sigkill_timeout"
+"""What Open MPI calls the seconds that its launcher gives ranks before it kills them: one where nothing is said."""
+PAIRS_A_SECOND = 400_000
+"""Pairs of state and action whose answer is written in a second: half of what was seen on a busy machine."""
+
 _worlds: list[Any] = []
 
 
@@ -33,6 +38,17 @@ def launched() -> int:
 def world() -> Ranks | None:
     """Return the ranks on which this command runs, or None where it runs in one place."""
     return _worlds[0] if _worlds else None
+
+
+def warning(num_pairs: int) -> str | None:
+    """Return what is to be known of Ctrl-C, where the launcher leaves too little time to write an answer after it."""
+    if num_pairs < PAIRS_A_SECOND or "OMPI_COMM_WORLD_SIZE" not in os.environ or f"OMPI_MCA_{WAITS}" in os.environ:
+        return None
+    return (
+        f"cvxmdp: on Ctrl-C Open MPI kills ranks after a second, too soon to write an answer of {num_pairs} pairs; "
+        f"start them by mpiexec --mca {WAITS} {max(10, num_pairs // PAIRS_A_SECOND)}, or end them by kill -INT "
+        f"{os.getpid()}"
+    )
 
 
 def run(command: Callable[[], tuple[int, str | None]], bad_input: int) -> NoReturn:

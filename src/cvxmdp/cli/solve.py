@@ -98,9 +98,11 @@ def solve(
         return outputs
 
     outputs = asked() if world is None else world.together(asked)
+    if world is not None and out is not None and (said := ranks.warning(problem.mdp.num_pairs)):
+        typer.echo(said, err=True)
     with live_progress() as show:
         solution = problem.solve(callback=show, **options)
-    ranged = world is None and (as_json or report is not None)
+    ranged = as_json or report is not None
     ranges = known_ranges(problem, solution, options) if ranged else {}
     written = outputs.write(solution)
     if as_json:

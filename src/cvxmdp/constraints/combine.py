@@ -22,6 +22,7 @@ from cvxmdp.constraints.bounds import Bounds
 from cvxmdp.constraints.linear import Linear
 from cvxmdp.constraints.own import ConvexSet, Custom
 from cvxmdp.mdp import MDP, Array
+from cvxmdp.ranks.rows import SparseRows, stacked
 from cvxmdp.ranks.scattered import as_array
 from cvxmdp.reading import frozen
 
@@ -249,6 +250,9 @@ def _merge(members: Sequence[Linear]) -> Linear:
     if len(members) == 1:
         return members[0]
     parts = [m.rows for m in members]
-    rows = sp.vstack(parts, format="csr") if any(sp.issparse(part) for part in parts) else frozen(np.vstack(parts))
+    if any(isinstance(part, SparseRows) for part in parts):
+        rows: Any = stacked(parts)
+    else:
+        rows = sp.vstack(parts, format="csr") if any(sp.issparse(part) for part in parts) else frozen(np.vstack(parts))
     upper, lower = (np.concatenate([getattr(m, side) for m in members]) for side in ("upper", "lower"))
     return Linear(rows, at_most=upper, at_least=lower)

@@ -154,6 +154,11 @@ class Linear(Constraint, Ranked):
             return self._like(rows, self.upper, self.lower, self._named if len(self._named) > 1 else None)
         if self.rows.shape[1] != mdp.num_pairs:
             raise ValueError(f"rows has {self.rows.shape[1]} columns; the model has {mdp.num_pairs} pairs")
+        if mdp.world is not None and isinstance(self.rows, np.ndarray):
+            return self._like(frozen(mdp.here(self.rows)), self.upper, self.lower, self.labels)
+        if mdp.world is not None and sp.issparse(self.rows):
+            own = SparseRows(self.rows[:, mdp.transitions.pairs], mdp.world, mdp.num_pairs)
+            return self._like(own, self.upper, self.lower, self.labels)
         return self
 
     @property

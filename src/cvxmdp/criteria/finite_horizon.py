@@ -6,9 +6,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from cvxmdp.mdp import MDP
+from cvxmdp.ranks.one_place import in_one_place
 from cvxmdp.worlds.arguments import read_count
 
 
+@in_one_place("make the model first, and scatter it then")
 def finite_horizon(mdp: MDP, horizon: int) -> MDP:
     """Return the model in which ``horizon`` decisions are made, and costs are their sums, not discounted.
 

@@ -108,7 +108,13 @@ def module_of(path: Path, discount: float | None) -> str:
 
 def save(mdp: MDP, path: Path) -> None:
     """Write a model in the format that the file's ending says."""
-    import_module(format_of(path).module).write(mdp, path)
+    found = format_of(path)
+    if mdp.world is not None and not found.complete:
+        raise ValueError(
+            f"{path} is {found.said}, which is written in one place; on several ranks save the model as .npz, and turn "
+            "that into another format by cvxmdp convert"
+        )
+    import_module(found.module).write(mdp, path)
 
 
 def format_of(path: Path) -> Format:

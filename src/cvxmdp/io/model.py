@@ -29,7 +29,13 @@ def write(mdp: MDP, path: Path) -> None:
     """Write a model."""
     header, arrays = model_parts(mdp)
     header["labels"] = list(mdp.labels)
-    write_archive(path, header, arrays | {f"label:{i}": states for i, states in enumerate(mdp.labels.values())})
+    arrays |= {f"label:{i}": states for i, states in enumerate(mdp.labels.values())}
+    if mdp.world is None:
+        write_archive(path, header, arrays)
+        return
+    from cvxmdp.ranks.files import write_together
+
+    write_together(mdp, path, header, arrays)
 
 
 def model_parts(mdp: MDP) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -44,9 +44,8 @@ def save_solution(solution: Solution, path: Path) -> None:
         write_archive(path, header, arrays)
         return
     from cvxmdp.ranks.files import write_together
-    from cvxmdp.ranks.model import state_numbers
 
-    write_together(mdp, path, header, {**arrays, "state": state_numbers(mdp)})
+    write_together(mdp, path, header, arrays)
 
 
 def check_solution(solution: Solution, problem: Problem, tolerance: float) -> Report:

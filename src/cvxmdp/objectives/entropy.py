@@ -136,7 +136,7 @@ class EntropicTerm(Term):
         with np.errstate(over="ignore"):
             exponentials = np.exp(u / self.weight - 1.0)
         spread = u if self.function.owner is None else u[self.function.owner]
-        none = np.zeros(spread.size if self._allowed is None else self._allowed.size)
+        none = np.zeros_like(spread if self._allowed is None else self._allowed, dtype=np.float64)
         return self._filled(spread, none), scalar(self.weight * (r @ exponentials))
 
     def tangent(self, point: Array) -> Array:

@@ -9,19 +9,20 @@ import numpy as np
 
 from cvxmdp.io.files import Path, matrix_members, write_members
 from cvxmdp.mdp import MDP
-from cvxmdp.ranks.model import gather
+from cvxmdp.ranks.model import gather, state_numbers
 
 
 def write_together(mdp: MDP, path: Path, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
     """Write arrays in parts, and arrays that all ranks have, as :func:`cvxmdp.io.files.write_archive` does.
 
+    States have the user's numbers in the file.
     No rank ever holds more than one whole array, and what ``path`` held stays as it was until all is written.
     """
     world = mdp.world
 
     def members() -> Iterator[tuple[str, Any]]:
         for name, array in arrays.items():
-            whole = gather(mdp, array)
+            whole = gather(mdp, state_numbers(mdp) if name == "state" else array)
             if world.rank == 0:
                 yield from matrix_members(name, whole).items()
 

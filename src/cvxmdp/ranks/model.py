@@ -13,14 +13,18 @@ import scipy.sparse as sp
 
 from cvxmdp.mdp import MDP, Array, Indices
 from cvxmdp.names import Numbers, read_names
+from cvxmdp.policy import Policy
 from cvxmdp.ranks.halo import Halo
+from cvxmdp.ranks.one_place import in_one_place
 from cvxmdp.ranks.rows import SparseRows
 from cvxmdp.ranks.scattered import Scattered, as_parts_of, part_of
 from cvxmdp.ranks.world import Ranks, world_of
 from cvxmdp.reading import (
+    SUM_ACCURACY,
     SUM_TOLERANCE,
     check_cost,
     check_discount,
+    check_initial,
     check_pairs,
     checked_probabilities,
     floats,
@@ -48,6 +52,10 @@ class RowBlock:
     pairs: slice | Indices
     """The same for its pairs."""
 
+    def __matmul__(self, values: Any) -> Any:
+        """Return what the next state has on average, after each pair, of a vector over states."""
+        return Scattered(self.csr @ self.halo.everywhere(values.local), self.world, count=self.shape[0])
+
 
 def even_blocks(num_states: int, world: Ranks) -> Indices:
     """Cut states into blocks of about the same size, one a rank: states lead to near ones in most models.
@@ -70,6 +78,7 @@ def from_rows(
     transitions: Any,
     costs: Mapping[str, npt.ArrayLike],
     discount: float,
+    *,
     initial: npt.ArrayLike | None = None,
     states: Sequence[str] | None = None,
     actions: Sequence[str] | None = None,
@@ -103,6 +112,24 @@ def from_rows(
         The numbers that this rank's states and pairs have for the user, where they are others.
     labels : mapping of str to states, optional
         Names for sets of states of the whole model, as the user numbers them.
+
+    Examples
+    --------
+    Every rank runs this script; each makes its own part of a ring of a thousand states::
+
+        import cvxmdp as cm
+        import numpy as np
+        import scipy.sparse as sp
+        from cvxmdp.ranks.model import even_blocks, from_rows
+        from cvxmdp.ranks.world import world_of
+
+        world, size = world_of(True), 1000
+        begin, end = even_blocks(size, world)[world.rank : world.rank + 2]
+        state, action = np.repeat(np.arange(begin, end), 2), np.tile([0, 1], end - begin)  # stay, or go on
+        ones, rows, columns = np.ones(state.size), np.arange(state.size), (state + action) % size
+        steps = sp.csr_array((ones, (rows, columns)), shape=(state.size, size))
+        mdp = from_rows(world, size, state, action, steps, {"walk": action, "wait": state != 0}, discount=0.9)
+        assert cm.Problem(mdp, "wait").solve().status is cm.Status.OPTIMAL
     """
     world = world_of(comm)
     starts = even_blocks(num_states, world) if starts is None else starts
@@ -133,7 +160,7 @@ def from_rows(
 
     rows, own, rho = world.together(checked)
     discount = check_discount(discount)
-    total = float(world.total(rho.sum()))
+    total, some = world.total([rho.sum(), np.count_nonzero(rho)]).tolist()
     if abs(total - 1) > SUM_TOLERANCE:
         raise ValueError(f"initial sums to {total:.10g}, not 1; divide it by its sum")
     block = _block(world, rows, starts, num_states, numbers)
@@ -149,7 +176,7 @@ def from_rows(
         transitions=block,
         costs={name: over(cost, pairs) for name, cost in own.items()},
         discount=discount,
-        initial=over(rho / total, num_states),
+        initial=over(rho if abs(total - 1) <= SUM_ACCURACY * some else rho / total, num_states),
         states=Numbers(num_states) if states is None else states,
         actions=read_names("actions", actions, most),
     )
@@ -191,6 +218,7 @@ def _block(
     return RowBlock(csr, Halo(world, starts, guests), world, starts, (pairs, num_states), entries, *mine)
 
 
+@in_one_place("it is in parts already, which stay where they are")
 def scatter(mdp: MDP, comm: Any = True, parts: npt.ArrayLike | str | None = None) -> MDP:
     """Return the part of a model that is this rank's, where every rank holds the whole.
 
@@ -208,6 +236,16 @@ def scatter(mdp: MDP, comm: Any = True, parts: npt.ArrayLike | str | None = None
     -----
     Costs and visits of other states are sent between ranks in every sweep, so states that lead to each other should
     live together.  A model in which every state leads everywhere gains nothing.
+
+    Examples
+    --------
+    Every rank runs this script, started by ``mpiexec -n 2 python script.py``::
+
+        import cvxmdp as cm
+
+        mdp = cm.scatter(cm.worlds.gridworld(size=10))
+        solution = cm.Problem(mdp, "time", [cm.Budget("collision", at_most=1e-3)]).solve()
+        assert solution.status is cm.Status.OPTIMAL
     """
     world = world_of(comm)
     P, S = sp.csr_array(mdp.transitions), mdp.num_states
@@ -224,8 +262,9 @@ def scatter(mdp: MDP, comm: Any = True, parts: npt.ArrayLike | str | None = None
     plain = bool(np.array_equal(order, np.arange(S)))
     return from_rows(
         world, S, np.repeat(starts[world.rank] + np.arange(mine.size), counts), mdp.action[pairs], rows,
-        {name: cost[pairs] for name, cost in mdp.costs.items()}, mdp.discount, mdp.initial[mine],
-        mdp.states, mdp.actions, starts, None if plain else (mine, pairs), mdp.labels,
+        {name: cost[pairs] for name, cost in mdp.costs.items()}, mdp.discount, initial=mdp.initial[mine],
+        states=mdp.states, actions=mdp.actions, starts=starts, numbers=None if plain else (mine, pairs),
+        labels=mdp.labels,
     )  # fmt: skip
 
 
@@ -253,32 +292,92 @@ def gather(mdp: MDP, scattered: Any, to_all: bool = False) -> Any:
     ----------
     mdp : MDP
         The model in parts.
-    scattered : array
-        As solutions of it have them; also rows of such vectors.  What all ranks have comes back as it is.
+    scattered : array, Policy or matrix
+        As solutions of it have them; also rows of such vectors, and the model's transitions.  What all ranks have
+        comes back as it is.
     to_all : bool
         Whether all ranks get it; else the others get None.
+
+    Examples
+    --------
+    Every rank runs this script, and comes to each ``gather``; the first one then has what it returns::
+
+        import cvxmdp as cm
+
+        mdp = cm.worlds.gridworld(size=10, comm=True)
+        solution = cm.Problem(mdp, "time").solve()
+        visits = cm.gather(mdp, solution.visits)
+        policy = cm.gather(mdp, solution.policy)
+        if mdp.world.rank == 0:
+            assert visits.shape == (100,)
+            policy.save("policy.csv")
     """
+    if isinstance(scattered, Policy):
+        numbered = scattered.probabilities, state_numbers(mdp), scattered.action
+        pi, state, action = (gather(mdp, array, to_all) for array in numbered)
+        return None if pi is None else Policy(pi, state, action, scattered.states, scattered.actions)
+    if isinstance(scattered, RowBlock):
+        return _gathered_rows(mdp, to_all)
     if not isinstance(scattered, (Scattered, SparseRows)):
         return scattered
     world, block = mdp.world, mdp.transitions
-    collect = world.comm.allgather if to_all else world.comm.gather
     of_states = scattered.count == mdp.num_states != mdp.num_pairs
-    parts, numbers = collect(scattered.local), collect(block.states if of_states else block.pairs)
+    own = block.states if of_states else block.pairs
+    order = None if isinstance(own, slice) else _collected(world, own, to_all)
+    if isinstance(scattered, SparseRows):
+        columns = (world.gathered if to_all else world.comm.gather)(scattered.local)
+        if columns is None:
+            return None
+        rows = sp.csr_array(sp.hstack(columns, format="csr"))
+        return rows if order is None else sp.csr_array(rows[:, np.argsort(np.concatenate(order))])
+    parts = _collected(world, np.ascontiguousarray(scattered.local), to_all)
     if parts is None:
         return None
-    if isinstance(scattered, SparseRows):
-        order = np.concatenate([np.arange(mdp.num_pairs)[own] for own in numbers])
-        return sp.csr_array(sp.hstack(parts, format="csr")[:, np.argsort(order)])
-    shape = list(scattered.local.shape)
-    shape[scattered.axis] = scattered.count
-    whole = np.empty(shape, dtype=scattered.dtype)
-    for own, part in zip(numbers, parts, strict=True):
-        whole[(slice(None),) * scattered.axis + (own,)] = part
+    whole = np.concatenate(parts, axis=scattered.axis)
+    if order is not None:
+        whole = np.take(whole, np.argsort(np.concatenate(order)), axis=scattered.axis)
     return whole if scattered.tail is None else np.append(whole, scattered.tail)
+
+
+def _gathered_rows(mdp: MDP, to_all: bool) -> Any:
+    """Return the transitions of all ranks, in the user's order of pairs and states."""
+    block = mdp.transitions
+    names = block.halo.everywhere(np.arange(mdp.num_states)[block.states])
+    own = block.csr.data, names[block.csr.indices], np.diff(block.csr.indptr)
+    data, columns, counts = (_collected(block.world, part, to_all) for part in own)
+    pairs = _collected(block.world, np.arange(mdp.num_pairs)[block.pairs], to_all)
+    if data is None:
+        return None
+    ends = np.append(0, np.cumsum(np.concatenate(counts)))
+    rows = sp.csr_array((np.concatenate(data), np.concatenate(columns), ends), shape=(mdp.num_pairs, mdp.num_states))
+    whole = rows if isinstance(block.pairs, slice) else rows[np.argsort(np.concatenate(pairs))]
+    whole.sort_indices()
+    return whole
+
+
+def _collected(world: Ranks, part: Any, to_all: bool) -> Any:
+    """Return what each rank has, on the first one or on all."""
+    return world.gathered(part) if to_all else world.to_first(part)
+
+
+def changed(mdp: MDP, **parts: Any) -> MDP:
+    """Return a model in parts with another discount, other costs or another first state, given for all of it."""
+    known = {name: getattr(mdp, name) for name in MDP.__slots__ if name != "_dynamics"}
+    if "discount" in parts:
+        parts["discount"] = check_discount(parts["discount"])
+    if "costs" in parts:
+        parts["costs"] = {name: frozen(mdp.cost(cost, f"cost {name!r}")) for name, cost in parts["costs"].items()}
+    if "initial" in parts:
+        rho = gather(mdp, parts["initial"], to_all=True)
+        rho = mdp.world.together(lambda: check_initial(rho, mdp.num_states, mdp.states))
+        parts["initial"] = frozen(as_parts_of(mdp.initial, rho[mdp.transitions.states]))
+    return MDP._of_parts(**{**known, **parts})
 
 
 def state_numbers(mdp: MDP) -> Any:
     """Return the user's number of each pair's state."""
+    if not isinstance(mdp.state, Scattered):
+        return mdp.state
     block, owner = mdp.transitions, part_of(mdp.state)
     own = np.arange(mdp.num_states)[block.states] if isinstance(block.states, slice) else block.states
     return as_parts_of(mdp.state, own[owner])

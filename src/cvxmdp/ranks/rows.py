@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from cvxmdp.ranks.scattered import Scattered
 
@@ -91,6 +93,12 @@ class SparseRows:
         if isinstance(other, _Columns):
             return self.world.total((self.local @ other.rows.local.T).toarray())
         return self.world.total(self.local @ other.local)
+
+
+def stacked(parts: Sequence[Any]) -> SparseRows:
+    """Put rows over the same pairs, sparse or scattered, below each other."""
+    first = next(part for part in parts if isinstance(part, SparseRows))
+    return SparseRows(sp.vstack([sp.csr_array(part.local) for part in parts]), first.world, first.count)
 
 
 class _Columns:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
 
 T = TypeVar("T")
+
+PIECE = 2**28
+"""Bytes that are sent at a time."""
 
 
 class Alone:
@@ -84,22 +87,45 @@ class Ranks:
         """Return what each rank has, in their order."""
         return list(self.comm.allgather(part))
 
+    def to_first(self, part: Any) -> list[Any] | None:
+        """Return what each rank has of an array, on the first one: sent in pieces, since MPI counts in 32 bits."""
+        heads = self.comm.gather((part.shape, part.dtype))
+        if heads is None:
+            for piece in _pieces(np.ascontiguousarray(part)):
+                self.comm.Send(piece, dest=0)
+            return None
+        found = [part]
+        for source, (shape, dtype) in enumerate(heads[1:], 1):
+            found.append(np.empty(shape, dtype=dtype))
+            for piece in _pieces(found[-1]):
+                self.comm.Recv(piece, source=source)
+        return found
+
     def agree(self, view: memoryview, how: str) -> None:
         """Put in the place of numbers what ranks make of them together: their "total", "least" or "largest"."""
         if self.size > 1:
             self.comm.Allreduce(self._in_place, np.frombuffer(view), op=self._ops[how])
 
     def together(self, work: Callable[[], T]) -> T:
-        """Do work on every rank; what is wrong on one of them is an error on all, with the same message."""
+        """Do work on every rank; what is wrong on one of them is an error on all, with the same message.
+
+        The work itself must not wait for other ranks: they may not come.
+        """
         found, wrong = None, None
         try:
             found = work()
-        except (ValueError, OSError, MemoryError) as error:
+        except Exception as error:
             wrong = error
         errors = [error for error in self.gathered(wrong) if error is not None]
         if errors:
             raise errors[0]
         return found  # type: ignore[return-value]
+
+
+def _pieces(array: Any) -> Iterator[Any]:
+    """Return the bytes of a contiguous array, some at a time."""
+    flat = array.reshape(-1).view(np.uint8)
+    return (flat[begin : begin + PIECE] for begin in range(0, flat.size, PIECE))
 
 
 def world_of(comm: Any) -> Ranks:

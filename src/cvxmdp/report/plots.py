@@ -18,6 +18,7 @@ import numpy.typing as npt
 from cvxmdp.io.files import write_atomically
 from cvxmdp.mdp import MDP, Indices
 from cvxmdp.names import brief, no_such
+from cvxmdp.ranks.one_place import LOAD, in_one_place
 from cvxmdp.report.draw import logarithmic
 from cvxmdp.report.facts import limit_ends, limit_facts, most_visited, short, verdict_of
 from cvxmdp.report.grid import DIRECTIONS, Grid, find_grid
@@ -126,6 +127,12 @@ def plot_solution(solution: Solution, what: str = "answer", path: Path | None = 
         raise ValueError(no_such("picture", str(what), PICTURES))
     if what == "convergence":
         return plot_convergence(solution.stats.history, path)
+    return plot_answer(solution, path)
+
+
+@in_one_place(LOAD)
+def plot_answer(solution: Solution, path: Path | None) -> Figure:
+    """Draw costs against limits beside where the policy goes, and the conflict where no policy obeys."""
     mdp = None if solution.problem is None else solution.problem.mdp
     grid = None if mdp is None else find_grid(mdp)
     conflict = _two_budgets(solution)
