@@ -124,14 +124,12 @@ def read_stated(
     """Read a model or a problem; what is given beside it replaces the file's objective and adds to its limits.
 
     On several ranks each reads its part of a model's file, or makes its part of a world.  A problem's file is read
-    whole on each, since costs and policies in it are of the whole model; so is a model with a limit that names a file,
-    and a world that begins elsewhere.
+    whole on each, since costs and policies in it are of the whole model; so is a model with a limit that names a file.
     """
-    from cvxmdp.io.problem import Stated, is_file, load_model, read_problem
+    from cvxmdp.io.problem import Stated, load_model, read_problem
 
     world = ranks.world()
     in_parts = not is_problem(model) and not any(map(_names_file, limits or []))
-    in_parts &= is_file(model) or initial is None
 
     def stating() -> Stated:
         with busy(f"reading {model}"):
