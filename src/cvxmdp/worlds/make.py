@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,24 +83,57 @@ def make(
 
 def _in_chunks(rows: Callable[[Indices], Rows], begin: int, end: int, at_a_time: int) -> Rows:
     """Return the rows of a block of states."""
-    chunks = [rows(np.arange(at, min(at + at_a_time, end))) for at in range(begin, max(end, begin + 1), at_a_time)]
-    state, action, transitions = ([chunk[k] for chunk in chunks] for k in range(3))
-    costs = {name: [chunk.costs[name] for chunk in chunks] for name in chunks[0].costs}
-    del chunks  # the largest arrays there are: each kind of them is let go once it is joined
-    for some in filter(sp.issparse, transitions):
-        narrow(some)
-    return Rows(
-        _joined(state, np.concatenate), _joined(action, np.concatenate),
-        handed_over(_joined(transitions, partial(sp.vstack, format="csr"))),
-        {name: handed_over(_joined(parts, np.concatenate)) for name, parts in costs.items()},
-    )  # fmt: skip
+    starts = range(begin, max(end, begin + 1), at_a_time)
+    grown: dict[str, Growing] = {}
+    for at in starts:
+        part = rows(np.arange(at, min(at + at_a_time, end)))
+        if len(starts) == 1:
+            break
+        P = narrow(sp.csr_array(part.transitions))
+        own = {"state": part.state, "action": part.action, "data": P.data, "indices": P.indices,
+               "lengths": np.diff(P.indptr), **{f"cost:{name}": cost for name, cost in part.costs.items()}}  # fmt: skip
+        for name, array in own.items():
+            grown.setdefault(name, Growing(array.dtype, array.size * len(starts))).append(array)
+    else:
+        whole = {name: array.trimmed() for name, array in grown.items()}
+        ends = np.concatenate([[0], np.cumsum(whole["lengths"], dtype=np.int64)])
+        if ends[-1] <= np.iinfo(np.int32).max:  # else columns would be copied as numbers of 64 bits
+            ends = ends.astype(np.int32)
+        P = sp.csr_array((whole["data"], whole["indices"], ends), shape=(ends.size - 1, P.shape[1]))
+        costs = {name: whole[f"cost:{name}"] for name in part.costs}
+        part = Rows(whole["state"], whole["action"], P, costs)
+    for array in (part.transitions, *part.costs.values()):
+        handed_over(array)
+    return part
 
 
-def _joined(parts: list[Any], join: Callable[[list[Any]], Any]) -> Any:
-    """Join parts and let them go."""
-    whole = join(parts) if len(parts) > 1 else parts[0]
-    parts.clear()
-    return whole
+class Growing:
+    """An array to whose end others are put: nothing is held twice, since pages that nobody wrote to take no memory.
+
+    Examples
+    --------
+    >>> numbers = Growing(np.int64, 2)
+    >>> numbers.append(np.arange(3))
+    >>> numbers.append(np.arange(2))
+    >>> numbers.trimmed()
+    array([0, 1, 2, 0, 1])
+    """
+
+    def __init__(self, dtype: npt.DTypeLike, expected: int) -> None:
+        self._array, self._size = np.empty(expected, dtype=dtype), 0
+
+    def append(self, part: npt.NDArray[Any]) -> None:
+        """Put an array to the end."""
+        size = self._size + part.size
+        if size > self._array.size:  # what is added is written to, so it is little
+            self._array.resize(size + size // 16, refcheck=False)
+        self._array[self._size : size] = part
+        self._size = size
+
+    def trimmed(self) -> npt.NDArray[Any]:
+        """Return the array."""
+        self._array.resize(self._size, refcheck=False)
+        return self._array
 
 
 def every(states: Indices, actions: int) -> tuple[Indices, Indices]:
