@@ -1,6 +1,6 @@
 """A model that lies in a file and is larger than half of the memory, solved in one place.
 
-    python benchmarks/mapped.py FOLDER               # docs/scaling.md: a reservoir of 500 000 levels, 1.2e9 transitions
+    python benchmarks/mapped.py FOLDER               # docs/scaling.md: a reservoir of 20 000 levels, 1.2e9 transitions
 
 The reservoir gains what flows in, one of many amounts, and loses what an action releases.  Two budgets limit how often
 it overflows and how often it is nearly empty.
@@ -21,11 +21,13 @@ from provenance import made_by
 from cvxmdp.io.files import VERSION, plain_member
 
 RESULTS = Path(__file__).parent / "results" / "mapped.json"
-ACTIONS, INFLOWS = 4, 600
-LEVELS = 500_000
+ACTIONS, INFLOWS = 100, 600
+LEVELS = 20_000
 """Only of so many are results kept."""
-CHUNK = 5_000
+CHUNK = 200
 """Levels that are written at a time."""
+FULL, LOW = 0.015, 0.45
+"""Limits on the time in which the reservoir is all but full, and in which it is less than half full."""
 
 
 def written(path: Path, levels: int) -> None:
@@ -33,15 +35,16 @@ def written(path: Path, levels: int) -> None:
     pairs, amounts = levels * ACTIONS, np.arange(INFLOWS)
     chance = np.exp(-0.5 * ((amounts - INFLOWS / 3) / (INFLOWS / 6)) ** 2)
     chance /= chance.sum()
-    release = np.arange(ACTIONS) * (INFLOWS // 4)
+    release = np.arange(ACTIONS) * INFLOWS / ACTIONS
     level = np.repeat(np.arange(levels), ACTIONS)
-    left = level - np.tile(release, levels)
+    left = level - np.tile(release.astype(int), levels)
+    missed = np.tile(release / (INFLOWS / 2) - 1, levels)  # what is asked for is half of the most
     costs = {
-        "loss": (level + INFLOWS / 3 > levels - 1) + 0.3 * np.tile((release - release[2]) / release[2], levels) ** 2,
-        "overflow": (level > levels - INFLOWS) * 1.0,
-        "empty": (left < levels // 8) * 1.0,
+        "loss": (level + INFLOWS / 3 > levels - 1) + 0.3 * missed**2,
+        "full": (left >= levels - levels // 8) * 1.0,
+        "low": (left < levels // 2) * 1.0,
     }
-    header = {"kind": "cvxmdp model", "version": VERSION, "discount": 0.999, "states": levels, "actions": ACTIONS,
+    header = {"kind": "cvxmdp model", "version": VERSION, "discount": 0.99, "states": levels, "actions": ACTIONS,
               "costs": list(costs), "labels": []}  # fmt: skip
     plain = {"header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8), "state": level,
              "action": np.tile(np.arange(ACTIONS), levels), "initial": np.full(levels, 1 / levels),
@@ -69,7 +72,7 @@ def solved(path: Path, limit: float) -> None:
     began = time.perf_counter()
     mdp = cm.load(path)
     loaded = time.perf_counter()
-    limits = [cm.Budget("overflow", 0.02), cm.Budget("empty", 0.05)]
+    limits = [cm.Budget("full", FULL), cm.Budget("low", LOW)]
     solution = cm.Problem(mdp, "loss", limits).solve(time_limit=limit, explain=False)
     ended = time.perf_counter()
     status = Path("/proc/self/status").read_text().splitlines()
