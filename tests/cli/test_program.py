@@ -113,7 +113,7 @@ import time
 import cvxmdp as cm
 from cvxmdp import cli
 
-def slow():
+def slow(comm):
     print("reading", flush=True)
     time.sleep(20)
 
