@@ -26,7 +26,8 @@ from cvxmdp.memory import fits
 from cvxmdp.ranks.halo import NO_HALO, Halo, NoHalo
 
 MOST_SWEEPS, MOST_PUSHES = 300, 2000
-"""Sweeps for values and for visits after which factors or Krylov methods are faster."""
+"""Sweeps for values and for visits after which factors or Krylov methods are faster; as many more for values as there
+are for patience, since the way through a large model is long."""
 ROUNDING = 1e-13
 """Relative to the value, or to all that flows in: less is not pursued."""
 PATIENCE = 40
@@ -64,7 +65,8 @@ class Ordered:
         self.sweeps = 0
         states = int(self._world.total(first.size - 1))
         self._large = states >= PARALLEL_STATES
-        self._patience = PATIENCE + int(0.2 * np.sqrt(states))
+        more = int(0.2 * np.sqrt(states))
+        self._patience, self._most = PATIENCE + more, MOST_SWEEPS + more
 
     def forget(self) -> None:
         """Begin anew: an order that suits the values of one cost, or that none does, says nothing of another cost."""
@@ -88,7 +90,7 @@ class Ordered:
         changes: list[float] = []
         parts = threads.allowed() if self._large else 1
         V, c, pair = self._enter(V, c)
-        for k in range(MOST_SWEEPS):
+        for k in range(self._most):
             if not self.known and k in LOOKS:
                 V, c, pair = self._arrange(*self._leave(V, c, pair), final=k == LOOKS[-1])
                 if self.hopeless:
