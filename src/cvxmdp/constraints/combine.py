@@ -203,7 +203,8 @@ class Blocks:
         u, top, size = None, 0.0, 0.0
         for member, dual in zip(self._named(duals), duals, strict=True):
             entries, of_top = member.magnitude(dual)
-            size += 10 * float(np.max(entries, initial=0.0)) + (self.size + 10) * of_top
+            terms = dual.size if member.is_rows else self.size  # that a conjugate is a sum of, at most
+            size += 10 * float(np.max(entries, initial=0.0)) + (terms + 10) * of_top
             del entries  # a long array
             vector, conjugate = member.normal(dual)
             top += conjugate
