@@ -1,5 +1,7 @@
 """Projections, their duals and their intersections, against optimality conditions and Clarabel."""
 
+from fractions import Fraction
+
 import clarabel
 import numpy as np
 import pytest
@@ -426,3 +428,14 @@ def test_the_sum_of_normals_may_be_changed_without_changing_the_duals():
         u += 5.0
         for dual in duals:
             np.testing.assert_array_equal(dual, 1.0)
+
+
+@pytest.mark.parametrize("pairs", [10, 10_000])
+def test_what_rounding_may_do_to_rows_is_counted_by_rows(pairs):
+    rng = np.random.default_rng(pairs)
+    upper, duals = rng.random(4), rng.random(4)
+    rows = cm.Linear(rng.random((4, pairs)), at_most=upper)
+    _, top, size = Blocks([rows], [], np.zeros(pairs)).normals([duals])
+    exact = sum(Fraction(m) * Fraction(b) for m, b in zip(duals.tolist(), upper.tolist(), strict=True))
+    assert abs(Fraction(top) - exact) <= Fraction(size) * Fraction(np.finfo(float).eps)
+    assert size <= 10 * 4 * 4 + 14 * 4  # entries below one, times as many; and four terms below one
