@@ -261,11 +261,14 @@ class Exact:
                 p *= np.repeat(shares[run] / np.add.reduceat(p, rows.indptr[:-1]), lengths)
                 return rows.indices, p, np.repeat(state[run], lengths)
 
-            held = list(map(entries, _runs(ends))) if fits(int(ends[-1]) * HELD) else None
+            runs = list(_runs(ends))
+            held = [_by_column(*entries(run)) for run in runs] if fits(int(ends[-1]) * HELD) else None
 
             def inflows(x: Any) -> Any:
                 out = np.zeros(P.shape[1], dtype=FINE)
-                for columns, p, origin in map(entries, _runs(ends)) if held is None else held:
+                for to, starts, p, origin in held or ():
+                    out[to] += np.add.reduceat(p * part_of(x)[origin], starts)
+                for columns, p, origin in map(entries, runs if held is None else ()):
                     np.add.at(out, columns, p * part_of(x)[origin])
                 return as_parts_of(x, self.halo.home(out))
         else:
@@ -279,6 +282,13 @@ class Exact:
                 return out
 
         return PolicyChain(lambda x: x - gamma * inflows(x), (1 - gamma) * rho, longest, FINE_EPS)
+
+
+def _by_column(columns: Indices, p: Any, origin: Indices) -> tuple[Indices, Indices, Any, Indices]:
+    """Sort entries by column, so that they are added up several times as fast; also return where each column begins."""
+    order = np.argsort(columns, kind="stable")
+    starts = np.flatnonzero(np.diff(columns[order], prepend=-1))
+    return columns[order][starts], starts, p[order], origin[order]
 
 
 @dataclass(frozen=True, eq=False)
