@@ -3,7 +3,6 @@
     python benchmarks/scaling.py                     # docs/scaling.md: sides 500, 1000 and 2000
     python benchmarks/scaling.py --sides 500 --limits 1 4 8 16
     python benchmarks/scaling.py --sides 4000 --ranks 2 --seconds 3600 --check FOLDER
-    python benchmarks/scaling.py --sides 5000 --ranks 2 --slip 0 --check FOLDER
     python benchmarks/scaling.py --fit               # what docs/scaling.md says of growth
 
 The discount is ``1 - 1 / side``, so that grids of all sizes have the same shape.  Every run is a process, or some, of
@@ -24,19 +23,17 @@ import numpy as np
 from provenance import made_by
 
 RESULTS = Path(__file__).parent / "results" / "scaling.json"
-SLIP = 0.05
-"""Probability of a random move: with it a pair leads to four or five cells, without it to one."""
 COLLISION, NORTH = 0.02, 0.235
 """Limits on the time spent on obstacles and in the upper quarter of the grid, where the best policy without them spends
 0.065 and 0.242."""
 
 
-def run(side: int, ranks: int, count: int, slip: float, seconds: float, folder: str | None) -> None:
+def run(side: int, ranks: int, count: int, seconds: float, folder: str | None) -> None:
     """Make and solve one grid, as one of the ranks if there are any, and print what it took."""
     began = time.perf_counter()
     import cvxmdp as cm
 
-    mdp = cm.worlds.gridworld(side, 1 - 1 / side, slip, comm=True if ranks else None)
+    mdp = cm.worlds.gridworld(side, 1 - 1 / side, comm=True if ranks else None)
     problem = cm.Problem(mdp, "time", limits(mdp, side, count))
     made = time.perf_counter()
     solution = problem.solve(time_limit=seconds, explain=False)
@@ -44,7 +41,7 @@ def run(side: int, ranks: int, count: int, slip: float, seconds: float, folder: 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     peaks = mdp.world.gathered(peak) if ranks else [peak]
     row = {
-        "side": side, "ranks": ranks, "limits": count, "slip": slip, "states": mdp.num_states, "pairs": mdp.num_pairs,
+        "side": side, "ranks": ranks, "limits": count, "states": mdp.num_states, "pairs": mdp.num_pairs,
         "transitions": int(mdp.transitions.nnz), "status": solution.status.name, "value": solution.value,
         "gap": solution.gap, "passes": solution.stats.sweeps, "method": solution.stats.method,
         "making": made - began, "solve": solved - made, "phases": dict(solution.stats.seconds),
@@ -73,9 +70,9 @@ def limits(mdp: Any, side: int, count: int) -> list[Any]:
     return found
 
 
-def measured(side: int, ranks: int, count: int, slip: float, seconds: float, folder: str | None = None) -> dict:
+def measured(side: int, ranks: int, count: int, seconds: float, folder: str | None = None) -> dict:
     """Run one case in processes of its own, and check its answer if there is a folder for it."""
-    mine = [sys.executable, __file__, "--one", str(side), str(ranks), str(count), "--slip", str(slip)]
+    mine = [sys.executable, __file__, "--one", str(side), str(ranks), str(count)]
     mine += ["--seconds", str(seconds), *([] if folder is None else ["--check", folder])]
     known = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     if ranks:
@@ -102,7 +99,7 @@ def checked(folder: str) -> dict:
 
 def fitted(rows: list[dict]) -> None:
     """Print growth as least squares see it: the time on ranks as a product of powers, memory as a sum."""
-    rows = [row for row in rows if row["ranks"] and row["slip"] == SLIP]
+    rows = [row for row in rows if row["ranks"]]
     size, ranks, count = (
         np.array([row[key] for row in rows], dtype=float) for key in ("transitions", "ranks", "limits")
     )
@@ -131,26 +128,23 @@ def main() -> None:
     parser.add_argument("--sides", nargs="*", type=int, default=[500, 1000, 2000])
     parser.add_argument("--ranks", nargs="*", type=int, default=[0, 1, 2])
     parser.add_argument("--limits", nargs="*", type=int, default=[2], help="how many")
-    parser.add_argument("--slip", type=float, default=SLIP)
     parser.add_argument("--seconds", type=float, default=1800.0, help="for each solve")
     parser.add_argument("--check", metavar="FOLDER", help="keep model and answer there, and let the verifier prove it")
     parser.add_argument("--fit", action="store_true", help="only say how what was measured grows")
     given = parser.parse_args()
     if given.one:
-        run(*given.one, given.slip, given.seconds, given.check)
+        run(*given.one, given.seconds, given.check)
         return
     rows = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
     if given.fit:
         fitted(rows)
         return
-    cases = [
-        (side, ranks, count, given.slip) for side in given.sides for ranks in given.ranks for count in given.limits
-    ]
+    cases = [(side, ranks, count) for side in given.sides for ranks in given.ranks for count in given.limits]
     for case in cases:
         row = {**measured(*case, given.seconds, given.check), **made_by()}
         if given.check:
             row["check"] = checked(given.check)
-        rows = [r for r in rows if tuple(r[key] for key in ("side", "ranks", "limits", "slip")) != case] + [row]
+        rows = [r for r in rows if tuple(r[key] for key in ("side", "ranks", "limits")) != case] + [row]
         print(f"{case[0]:5d} {case[1]} ranks {case[2]} limits: {row['status']}, {row['solve']:.1f} s, "
               f"{', '.join(f'{peak:.2f}' for peak in row['peak_gib'])} GiB", flush=True)  # fmt: skip
         RESULTS.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
